@@ -39,7 +39,7 @@ COLUMNS = {
     "far_lines": "`far_lines`",
     "refs_in_context": "`refs_in_context`",
     "deep_rules": "`deep_rules`",
-    "user": "user words",
+    "user": "words of the user",
     "cost": "cost",
 }
 

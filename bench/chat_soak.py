@@ -24,7 +24,7 @@ from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.usage_report import read_usage
 

@@ -22,6 +22,7 @@ from tidegate.session.handoff import fit_work, write_work
 from tidegate.session.shared_timeline import ClientNote
 
 UNLIMITED = 10**9
+LENGTHS = (0, 32_000, 100_000)
 NEXT = ClientNote("next", "the next client")
 SYSTEM_ROLES = ("system", "developer")
 
@@ -55,6 +56,16 @@ def measure(path: Path, window: int) -> Cost:
     return Cost(get_recording_name(path), transcript.tokens, made.note.tokens, made.note.whole, made.note.messages)
 
 
+def print_sum(costs: list[Cost], least: int, price: float) -> None:
+    transcript, record = (sum(each) / len(costs) for each in ([cost[place] for cost in costs] for place in (1, 2)))
+    middle = median(cost.record / cost.transcript for cost in costs)
+    dollars = " -> ".join(f"${tokens * price / 1e6:.2f}" for tokens in (transcript, record))
+    print(
+        f"{len(costs)} transcripts of more than {least:,} tokens: {transcript:,.0f} on average, the record"
+        f" {record:,.0f} ({record / transcript:.0%}, median {middle:.0%}), {dollars}"
+    )
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recordings", type=Path, nargs="+")
@@ -70,11 +81,11 @@ def main() -> int:
             f"{cost.name[:28]:<28} {cost.transcript:>10,} {cost.record:>8,} {share:>6} {dollars:>16}"
             f"  {cost.whole:,} of {cost.messages:,}"
         )
-    share = sum(cost.record for cost in costs) / sum(cost.transcript for cost in costs)
-    middle = median(cost.record / cost.transcript for cost in costs)
+    for least in LENGTHS:
+        if longer := [cost for cost in costs if cost.transcript > least]:
+            print_sum(longer, least, given.price)
     large = sum(cost.transcript > given.window for cost in costs)
-    print(f"{len(costs)} sessions: the record has {share:.0%} of the tokens of the transcripts (median {middle:.0%});")
-    print(f"{large} transcripts do not fit a window of {given.window:,} tokens, every record does")
+    print(f"{large} transcripts do not fit a window of {given.window:,} tokens; every record does")
     return 0
 
 

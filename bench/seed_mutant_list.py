@@ -303,7 +303,7 @@ MUTANTS = [
     ),
     Mutant(
         "message_count off by one",
-        "agent/hooks/types.py",
+        "agent/hook_types.py",
         "return context.message_count > threshold",
         "return context.message_count >= threshold",
         "DIG-12",
@@ -570,8 +570,8 @@ MUTANTS = [
     Mutant(
         "a digest without names of tools",
         "core/stages/results.py",
-        'lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")',
-        'lines.append(f"- {item.message.id}: {said}")',
+        'lines.append(f"- {_label(group, item)} ({item.message.id}): {excerpt}")',
+        'lines.append(f"- {item.message.id}: {excerpt}")',
         "AI-08",
     ),
     Mutant(
@@ -583,28 +583,28 @@ MUTANTS = [
     ),
     Mutant(
         "context_pressure at its threshold",
-        "agent/hooks/types.py",
+        "agent/hook_types.py",
         "return context.pressure > threshold",
         "return context.pressure >= threshold",
         "DIG-12",
     ),
     Mutant(
         "tool_calls off by one",
-        "agent/hooks/types.py",
+        "agent/hook_types.py",
         "return context.tool_call_count > threshold",
         "return context.tool_call_count >= threshold",
         "DIG-12",
     ),
     Mutant(
         "turn_count from that turn on",
-        "agent/hooks/types.py",
+        "agent/hook_types.py",
         "return context.turn == count",
         "return context.turn >= count",
         "DIG-12",
     ),
     Mutant(
         "hooks at the start of a turn",
-        "agent/hooks/types.py",
+        "agent/hook_types.py",
         'on: HookMoment = "turn_end"',
         'on: HookMoment = "turn_start"',
         "DIG-11",
@@ -647,21 +647,21 @@ MUTANTS = [
     Mutant(
         "the catalog before the server",
         "models/window.py",
-        "if asked and asked.tokens:",
-        "if asked and asked.tokens and not self._catalog:",
+        "if answer and answer.tokens:",
+        "if answer and answer.tokens and not self._catalog:",
         "JUT-14",
     ),
     Mutant(
         "a loaded model is loaded again",
         "models/server_loading.py",
-        "if found.loaded_tokens:",
+        "if lm_studio_model.loaded_tokens:",
         "if False:",
         "JUT-21",
     ),
     Mutant(
         "a model is loaded with more than it holds",
         "models/server_loading.py",
-        "wanted = min(tokens, found.max_tokens or tokens)",
+        "wanted = min(tokens, lm_studio_model.max_tokens or tokens)",
         "wanted = tokens",
         "JUT-21",
     ),
@@ -696,7 +696,7 @@ MUTANTS = [
     Mutant(
         "a missing variable is empty text",
         "agent/config/reader.py",
-        "if found or self._lenient:",
+        "if variable or self._lenient:",
         "if True:",
         "DIG-16",
     ),
@@ -843,8 +843,8 @@ MUTANTS = [
     Mutant(
         "the trace does not say that a result is an error",
         "datafolder/trace/lines.py",
-        "said.call, said.error = _clip_name(result.call_id), result.error",
-        "said.call, said.error = _clip_name(result.call_id), None",
+        "trace_line.call, trace_line.error = _clip_name(result.call_id), result.error",
+        "trace_line.call, trace_line.error = _clip_name(result.call_id), None",
         "JUT-07",
     ),
     Mutant(
@@ -948,7 +948,7 @@ MUTANTS = [
     Mutant(
         "a gap of few lines is not marked",
         "core/text/clip.py",
-        "if notice and not marked and head and tail:",
+        "if notice and not is_marked and head and tail:",
         "if False:",
         "AI-11",
     ),

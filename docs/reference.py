@@ -30,7 +30,7 @@ from reference_python import write_python_page
 
 from tidegate import DataFolder
 from tidegate.agent.config.settings import FileSettings
-from tidegate.agent.hooks.types import RunFunction
+from tidegate.agent.hook_types import RunFunction
 from tidegate.cli.options import HelpFormatter
 from tidegate.cli.parser import make_parser
 from tidegate.core.policy.parser import RULE_KEYS

@@ -35,6 +35,17 @@ LADDER = (
 LEVEL = {room: level for level, rooms in enumerate(LADDER) for room in rooms}
 DATA_ROOMS = {"data": ".json"}
 
+# The order inside a room, for its sub-packages and the modules between them: what is named first leads to nothing that
+# is named after it, also not through others.
+FLOORS = {
+    "wire": (
+        "limits parsing validation rendering usage streaming splicing dialect openai_chat openai_responses anthropic"
+        " gemini registry usage_report answers request_check request"
+    ).split(),
+    "session": "summaries conversation session reports".split(),
+    "agent": "tools config hooks runtime".split(),
+}
+
 PURE_ROOMS = frozenset({"core", "wire"})
 # A list of what is known to be pure, not of what is known to be impure: the second is never complete.
 PURE_MODULES = frozenset(
@@ -317,6 +328,36 @@ def cycle_faults(sources: list[Source]) -> list[str]:
     ):
         needs = {module: others - free for module, others in needs.items() if module not in free}
     return [f"{module} needs {', '.join(sorted(others))}: a cycle" for module, others in sorted(needs.items())]
+
+
+def climbing_faults(sources: list[Source]) -> list[str]:
+    """Imports inside a room that run back up (`FLOORS`): from what is below to what is above it, directly or not."""
+    faults: list[str] = []
+    for room, floors in FLOORS.items():
+        needs = _needs_inside(room, sources)
+        for level, floor in enumerate(floors):
+            reached, waiting = {floor}, [floor]
+            while waiting:
+                new = needs.get(waiting.pop(), set()) - reached
+                reached |= new
+                waiting += new
+            above = [each for each in floors[level + 1 :] if each in reached]
+            faults += [f"tidegate.{room}.{floor} leads up to {each}" for each in above]
+    return faults
+
+
+def _needs_inside(room: str, sources: list[Source]) -> dict[str, set[str]]:
+    """What each sub-package and module of a room imports of the others."""
+    needs: dict[str, set[str]] = {}
+    for source in sources:
+        path = source.module.split(".")
+        if path[1:2] != [room] or len(path) == 2:
+            continue
+        for _, target, _ in imports_of(source):
+            there = target.split(".")
+            if there[:2] == path[:2] and there[2:3] != path[2:3]:
+                needs.setdefault(path[2], set()).update(there[2:3])
+    return needs
 
 
 SHARED_NAMES = frozenset(

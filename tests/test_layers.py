@@ -7,6 +7,7 @@ from tests.layers import (
     PACKAGE,
     Source,
     arrow_faults,
+    climbing_faults,
     cycle_faults,
     data_faults,
     depth_faults,
@@ -33,7 +34,7 @@ def test_the_package() -> None:
     sources = list(package_sources())
     assert {room_of(source.module) for source in sources} >= {"tidegate", "core"}
     faults = [fault for check in CHECKS for source in sources for fault in check(source)]
-    assert faults + depth_faults(sources) + cycle_faults(sources) == []
+    assert faults + depth_faults(sources) + cycle_faults(sources) + climbing_faults(sources) == []
     names = {name for source in sources for name in facts_of(source).public_names}
     repeated = repeated_names(sources)
     assert len(repeated) < 0.05 * len(names), repeated
@@ -220,6 +221,16 @@ def test_cycle_is_seen_even_when_it_is_late() -> None:
     assert len(cycle_faults([first, late, *beside])) == 2
     assert len(cycle_faults([first, Source("tidegate.core.b", "if TYPE_CHECKING:\n    import tidegate.core.a")])) == 2
     assert cycle_faults([first, Source("tidegate.core.b", "import re")]) == []
+
+
+def test_an_import_that_runs_back_up_inside_a_room_is_seen() -> None:
+    form = Source("tidegate.wire.splicing.form", "from tidegate.wire.parsing import read")
+    assert climbing_faults([form, Source("tidegate.wire.parsing", "import re")]) == []
+    up = Source("tidegate.wire.parsing", "def read():\n    from tidegate.wire.splicing.form import Form")
+    assert climbing_faults([up]) == ["tidegate.wire.parsing leads up to splicing"]
+    between = Source("tidegate.wire.marks", "from tidegate.wire.registry import DIALECTS")
+    through = Source("tidegate.wire.splicing.form", "from tidegate.wire.marks import keep")
+    assert climbing_faults([through, between]) == ["tidegate.wire.splicing leads up to registry"]
 
 
 def test_code_among_data_is_seen() -> None:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from tidegate.datafolder.data_folder import DataFolder as DataFolder
     from tidegate.integrations.sdk_clients import managed as managed
     from tidegate.presets import load as load
-    from tidegate.session.reports.explanation import Explanation as Explanation
+    from tidegate.session.explanation import Explanation as Explanation
     from tidegate.session.request import Request as Request
     from tidegate.session.session import Session as Session
     from tidegate.session.storage import SessionStorage as SessionStorage
@@ -63,7 +63,7 @@ _HOMES = {
     "datafolder.data_folder": ("DataFolder",),
     "integrations.sdk_clients": ("managed",),
     "presets": ("load",),
-    "session.reports.explanation": ("Explanation",),
+    "session.explanation": ("Explanation",),
     "session.request": ("Request",),
     "session.session": ("Session",),
     "session.storage": ("SessionStorage",),

@@ -11,7 +11,7 @@ from tidegate.agent.config.resolved_config import (
     ResolvedConfig,
     collect_secret_values,
 )
-from tidegate.agent.hooks.types import Always, InjectMessage, LogMessage, ModuleAction, TurnCount
+from tidegate.agent.hook_types import Always, InjectMessage, LogMessage, ModuleAction, TurnCount
 
 KEY = "sk-live-Zx81kqPw02LmnB7r"
 WHOLE = """\

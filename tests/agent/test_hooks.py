@@ -7,8 +7,7 @@ import pytest
 
 from tests.seeds.talk import Clock, asks, batch, replies
 from tidegate import BadInput, MemoryLog, Session, load
-from tidegate.agent.hooks.runner import HookReport, HookRunner
-from tidegate.agent.hooks.types import (
+from tidegate.agent.hook_types import (
     Always,
     CompactContext,
     ContextPressure,
@@ -20,6 +19,7 @@ from tidegate.agent.hooks.types import (
     ToolCallCount,
     TurnCount,
 )
+from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.core.events import NoteAdded
 
 LOG = LogMessage("here")

@@ -12,9 +12,7 @@ from tests.seeds.talk import asks, batch, replies, turns
 from tidegate import MemoryLog, Session, SummaryRequest
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.config.settings import ContextSettings
-from tidegate.agent.hooks.actions import MAX_INJECTED_TOKENS, make_action_runner
-from tidegate.agent.hooks.runner import HookReport, HookRunner
-from tidegate.agent.hooks.types import (
+from tidegate.agent.hook_types import (
     Always,
     CompactContext,
     ContextPressure,
@@ -27,6 +25,8 @@ from tidegate.agent.hooks.types import (
     RunFunction,
     TurnCount,
 )
+from tidegate.agent.hooks.actions import MAX_INJECTED_TOKENS, make_action_runner
+from tidegate.agent.hooks.runner import HookReport, HookRunner
 from tidegate.agent.tools.modules import HELLO_TOOL
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools

@@ -24,7 +24,7 @@ from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.models.window import ResolvedWindow
-from tidegate.session.reports.costs import SPENT_TOPIC
+from tidegate.session.costs import SPENT_TOPIC
 from tidegate.wire.usage import Usage
 
 SCRIPTED = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 8000\n"

@@ -18,7 +18,7 @@ from tidegate.agent.config.resolved_config import (
 )
 from tidegate.agent.config.settings import AgentModel, ModelAccess, ProviderSettings
 from tidegate.agent.config.tool_access import find_module_tool, list_offered_tools, resolve_approval
-from tidegate.agent.hooks.types import CompactContext, ContextPressure
+from tidegate.agent.hook_types import CompactContext, ContextPressure
 from tidegate.agent.tools.approval import decide_approval
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, HELLO_TOOL, MODULE_ACTIONS
 from tidegate.agent.tools.tool import ToolContext

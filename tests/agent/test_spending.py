@@ -29,8 +29,8 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.pricing import TokenRates
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.session.reports.costs import SPENT_TOPIC
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.costs import SPENT_TOPIC
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.usage import Usage
 
 NOON = 1_794_744_000.0

@@ -21,8 +21,8 @@ from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.core.messages import Call, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
-from tidegate.session.reports.costs import CostReport
-from tidegate.session.summaries.note_writer import NoteWriter, ask_provider
+from tidegate.session.costs import CostReport
+from tidegate.session.note_writer import NoteWriter, ask_provider
 
 CONFIG = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 16000\n"
 QUESTION = "The tide comes in. " * 100

@@ -10,8 +10,8 @@ import pytest
 from tests.agent.test_loop import WIRES, an_agent, called, reading
 from tests.scale import parametrize_pairs
 from tidegate import BadInput
+from tidegate.agent.hook_types import Always, Hook, RunFunction
 from tidegate.agent.hooks.runner import HookReport, HookRunner
-from tidegate.agent.hooks.types import Always, Hook, RunFunction
 from tidegate.agent.loop import (
     NOT_RUN_AFTER_STEERING,
     Agent,

@@ -86,7 +86,7 @@ def test_a_curve_and_everyone_else_at_equal_cost(recordings: Path, kept: Path, t
     found = report(recordings, kept, tmp_path, "--curve", f"fidelity=0.1,{own}", "--csv", str(tmp_path / "out.csv"))
     assert lab(kept, str(recordings), "--gate", str(tmp_path / "out.json")) == 0
     shown = capsys.readouterr()
-    assert "gate: 3 policies are no worse than stored" in shown.err, "the points of the curve are gated, too"
+    assert "gate: 3 policies are as good as stored, or better" in shown.err, "the points of the curve are gated, too"
     assert shown.out.count("the curve of default by fidelity") == 2
     assert "at equal cost: default at the fidelity that costs the most without costing more" in shown.out
     (window,) = found["windows"]
@@ -224,7 +224,7 @@ def test_gate(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None
     command = [str(recordings), "--window", WINDOW, "--policy", "default"]
     assert lab(kept, *command, "--model", "gpt-5", "--longer", "1.2", "--save", str(stored)) == 0
     assert lab(kept, str(recordings), "--gate", str(stored)) == 0
-    assert "no worse than stored" in capsys.readouterr().err
+    assert "as good as stored, or better" in capsys.readouterr().err
     value = json.loads(stored.read_text("utf-8"))
     assert "curves" not in value["windows"][0]
     for row in value["windows"][0]["rows"]:
@@ -233,7 +233,7 @@ def test_gate(recordings: Path, kept: Path, tmp_path: Path, capsys: Any) -> None
     stored.write_text(json.dumps(value))
     assert lab(kept, str(recordings), "--gate", str(stored)) == 1
     said = capsys.readouterr().err
-    assert "worse: window 2,000, default: user words kept: -0.1000" in said
+    assert "worse: window 2,000, default: words of the user: -0.1000" in said
     assert "worse: window 2,000, default: cost, warm cache: +0.2000" in said
     assert "far references" not in said
     with pytest.raises(BadInput, match="Nothing to compare"):

@@ -264,6 +264,14 @@ def test_forget_says_in_a_dry_run_what_it_would_remove(kept: Kept) -> None:
     assert count.split(",")[:3] == done.splitlines()[0].split(",")[:3]
 
 
+def test_the_trace_of_a_session_without_a_file_is_derived_and_not_kept(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as folder, folder.open("s", "gpt-4o", live_trace=False) as session:
+        session.add({"role": "user", "content": "hello"})
+    lines = called("trace", "s", "--data", tmp_path).stdout.splitlines()
+    assert [json.loads(line)["seq"] for line in lines] == [1, 2]
+    assert not (tmp_path / "traces/s.jsonl").exists()
+
+
 def test_doctor_finds_and_mends(kept: Kept) -> None:
     data = ("--data", kept.folder)
     assert called("doctor", *data).returncode == 0

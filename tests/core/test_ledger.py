@@ -9,7 +9,6 @@ from tests.scale import spread
 from tidegate import Session, presets
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import (
-    LEDGER,
     LedgerLine,
     ReachableIds,
     join_left_ranges,
@@ -21,8 +20,8 @@ from tidegate.core.ledger.lines import (
 from tidegate.core.ledger.loss_check import readable_text_of
 from tidegate.core.ledger.recall_pointers import rename_recall_pointers
 from tidegate.core.ledger.statements import drop_old_todos, statements_of
-from tidegate.core.ledger.writer import PIN, hide_ledger, ledger_share_of
-from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
+from tidegate.core.ledger.writer import hide_ledger, ledger_share_of
+from tidegate.core.messages import LEDGER, PIN, Call, Message, Result, Text, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.sweep.group_notes import make_group_note, statements_of_note
 from tidegate.core.sweep.key_lines import find_key_lines

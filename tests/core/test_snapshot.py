@@ -101,6 +101,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
     view.last_fired = {"b": next(iter(view.last_fired.values())), "a": next(iter(view.last_fired.values()))}
     view.scale_by_model, view.fruitless_rules, view.usage = {"m": 1.5}, {"r": 4}, UsageReported("m", 1, 2, 3)
     view.removed_rules = {"Never push.": 5}
+    view.covered_items = view.items[-1:]
     view.orphans, view.unanswered = view.items[:1], {"m2": ["c2"], "m1": ["c1"]}
     again = thaw_view(freeze_view(view), meter)
     fresh = everything(View())

@@ -9,7 +9,7 @@ from tidegate import MemoryLog, Session, View, load
 from tidegate.core.events import Event, ViewEdited
 from tidegate.core.policy.policy import COMPARISONS, METRICS
 from tidegate.core.policy.trigger_text import make_sentence
-from tidegate.session.reports.explanation import describe_edits
+from tidegate.session.explanation import describe_edits
 
 
 def explain(folder: Path, when: str, *, window: int | None = 8_000) -> str:

@@ -377,6 +377,7 @@ def test_a_snapshot_that_another_model_counted_fits_its_log(tmp_path: Path) -> N
 
 def test_the_trace_of_an_open_session_may_be_written_later(tmp_path: Path) -> None:
     data = DataFolder(tmp_path)
+    data.open("s", "gpt-4o").close()
     session = data.open("s", "gpt-4o", live_trace=False)
     for number in range(150):
         session.add({"role": "user", "content": f"{number}"})

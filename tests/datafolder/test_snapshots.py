@@ -1,5 +1,7 @@
 """A session opened from a snapshot is the session that was closed; a snapshot that lies in any way is not believed."""
 
+import struct
+import zlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -17,6 +19,7 @@ from tidegate.core.policy.parser import parse_policy
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.stages import STAGES
 from tidegate.core.view import View
+from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.snapshots import SNAPSHOT_INTERVAL, Snapshots, make_snapshot_watcher
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.log import Log
@@ -368,3 +371,20 @@ def test_a_damaged_record_where_it_ends(tmp_path: Path) -> None:
     assert log.head == head
     assert refused(tmp_path / "views", log)
     store.close()
+
+
+def test_a_snapshot_that_an_earlier_version_did_not_compress_is_used(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with data.open("s", "gpt-4o") as session:
+            for number in range(80):
+                session.add({"role": "user", "content": f"{number} " + "many words of one kind " * 20})
+        path, meter = tmp_path / "views/s", session.policy.meter
+        kept = path.read_bytes()
+        body = zlib.decompress(kept[16 + 12 :])
+        assert len(kept) < len(body) / 4
+        path.write_bytes(b"tidegate view 3\n" + struct.pack(">QI", len(body), zlib.crc32(body)) + body)
+        view = data.snapshots.load("s", data.open_log("s"), meter)
+        assert view is not None
+        assert freeze_view(view) == freeze_view(session.view)
+        path.write_bytes(b"tidegate view 4\n" + struct.pack(">QI", len(body), zlib.crc32(body)) + body)
+        assert data.snapshots.load("s", data.open_log("s"), meter) is None

@@ -116,7 +116,8 @@ class Fake:
     Without `alternate`, one side may speak twice in a row. `any_key`: it takes every key, as if each had an account.
     `counts_output`: the output that is asked for is a part of the window. `hung_up` counts clients that left early.
     `stores`: answers of Responses are stored for their key unless the request says `store: false`, and a request may
-    continue one; `contexts` are then the items that the model got with each request that was answered.
+    continue one; `contexts` are then the items that the model got with each request that was answered. `clears_to`:
+    Anthropic's context editing clears a request that asks for it down to so many tokens.
     """
 
     def __init__(
@@ -133,6 +134,7 @@ class Fake:
         any_key: bool = False,
         counts_output: bool = False,
         stores: bool = False,
+        clears_to: int = 0,
     ) -> None:
         self.wire = wire
         self._counts_output = counts_output
@@ -149,6 +151,7 @@ class Fake:
         self.dropped: list[str] = []
         self._stored: dict[tuple[str, str], list[Json]] | None = {} if stores else None
         self.contexts: list[list[Json]] = []
+        self._clears_to, self._cleared = clears_to, 0
         self._scale = Scale()
         self._usage = usage
         self._loaded = loaded or {}
@@ -217,9 +220,15 @@ class Fake:
         writer: asyncio.StreamWriter,
     ) -> bool:
         spoken = step if isinstance(step, ScriptedAnswer) else step.spoken
+        compacts = self._compacts(seen, spoken)
         streams = "alt=sse" in seen.path if self.wire == "gemini" else seen.body.get("stream") is True
         if not streams:
-            body = msgspec.json.encode(encode_response_body(self.wire, spoken))
+            answer = encode_response_body(self.wire, spoken)
+            answer = compact_answer(self.wire, answer) if compacts else answer
+            if self._cleared:
+                edit = {"type": "clear_tool_uses_20250919", "cleared_input_tokens": self._cleared}
+                answer = {**answer, "context_management": {"applied_edits": [edit]}}
+            body = msgspec.json.encode(answer)
             return await _send(writer, 200, "application/json", body)
         data = encode_sse(self.wire, encode_response_frames(self.wire, spoken))
         data = data if isinstance(step, ScriptedAnswer) else data[: step.bytes]
@@ -238,6 +247,16 @@ class Fake:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
         return True
+
+    def _compacts(self, seen: Seen, spoken: ScriptedAnswer) -> bool:
+        """Whether the provider compacts what it read before it answers."""
+        managed = seen.body.get("context_management")
+        if self.wire == "anthropic":
+            edits = managed.get("edits", []) if isinstance(managed, dict) else []
+            limits = [each["trigger"]["value"] for each in edits if each["type"] == "compact_20260112"]
+        else:
+            limits = [each["compact_threshold"] for each in managed or [] if each["type"] == "compaction"]
+        return bool(limits) and spoken.usage is not None and spoken.usage.input_tokens > min(limits)
 
     # --- the provider ---------------------------------------------------------------------------------------------
 
@@ -265,10 +284,12 @@ class Fake:
             body = {key: value for key, value in body.items() if key != "previous_response_id"} | {"input": known}
             seen = seen._replace(raw=msgspec.json.encode(body))
         faults = _faults(wire, seen.model, body, self._alternate)
-        faults = faults or self._judge_thinking(seen)
+        faults = faults or _judge_compaction(wire, seen) or self._judge_thinking(seen)
         if faults:
             return refusal(wire, 400, faults[0])
-        tokens = self._scale.weight(wire, seen.raw)
+        tokens = self._scale.weight(wire, _leave_out_compacted(wire, seen.raw))
+        self._cleared = max(0, tokens - self._clears_to) if self._clears_to and "clear_tool_uses" in str(body) else 0
+        tokens -= self._cleared
         output = _read_output_limit(wire, body) if self._counts_output else 0
         if self.window is not None and tokens + output > self.window:
             if not self._truncates:
@@ -343,6 +364,46 @@ class Fake:
             return path.startswith("/v1beta/models/") and method in ("generateContent", "streamGenerateContent")
         ends = {"anthropic": "/v1/messages", "deepseek": "/chat/completions"}
         return path == ends.get(self.wire, f"/v1{DIALECTS[self.wire].endpoint.path}")
+
+
+def compact_answer(wire: str, answer: Json) -> Json:
+    """An answer that begins with a compaction of the request.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction-threshold
+    https://developers.openai.com/api/docs/guides/compaction
+    """
+    if wire == "anthropic":
+        usage = answer["usage"]
+        spent = [{"type": "compaction", **usage}, {"type": "message", **usage, "input_tokens": 60}]
+        block = {"type": "compaction", "content": "A summary of what was said."}
+        usage = {**usage, "input_tokens": 60, "iterations": spent}
+        return {**answer, "content": [block, *answer["content"]], "usage": usage}
+    item = {"type": "compaction", "id": f"cmp_{answer['id']}", "encrypted_content": "gAAAA-compacted"}
+    return {**answer, "output": [item, *answer["output"]]}
+
+
+def _holds_compaction(item: Json) -> bool:
+    content = item.get("content")
+    blocks = content if isinstance(content, list) else []
+    return item.get("type") == "compaction" or any(block.get("type") == "compaction" for block in blocks)
+
+
+def _leave_out_compacted(wire: str, raw: bytes) -> bytes:
+    """The request as the model reads it: from the newest compaction on."""
+    key = DIALECTS[wire].messages_key
+    body = msgspec.json.decode(raw, type=dict[str, Any])
+    items = body[key]
+    first = max((place for place, item in enumerate(items) if _holds_compaction(item)), default=0)
+    return msgspec.json.encode({**body, key: items[first:]}) if first else raw
+
+
+def _judge_compaction(wire: str, seen: Seen) -> list[str]:
+    """A field and its beta travel together."""
+    managed = seen.body.get("context_management") if wire == "anthropic" else None
+    edits = managed.get("edits", []) if isinstance(managed, dict) else []
+    has_beta = "compact-2026-01-12" in seen.headers.get("anthropic-beta", "")
+    compacts = any(each["type"] == "compact_20260112" for each in edits)
+    return ["context_management: Extra inputs are not permitted"] if compacts and not has_beta else []
 
 
 def _read_output_limit(wire: str, body: Json) -> int:

@@ -743,3 +743,71 @@ def check_types(sync: anthropic.Anthropic, asynchronous: openai.AsyncOpenAI) -> 
 
     assert_type(managed(sync), anthropic.Anthropic)
     assert_type(managed(asynchronous), openai.AsyncOpenAI)
+
+
+CLAUDE_ANSWER: Json = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "model": "claude-opus-4-8",
+    "stop_reason": "end_turn",
+    "content": [{"type": "text", "text": "Yes."}],
+    "usage": {"input_tokens": 9, "output_tokens": 2},
+}
+
+
+def send_to_cloud(kind: str, folder: Path, **options: Any) -> Any:
+    """Send two requests with a client for a cloud, the second one shortened. Return what was sent last."""
+    import anthropic
+    import httpx2
+
+    sent: list[Any] = []
+
+    def answer(request: Any) -> Any:
+        sent.append(request)
+        return httpx2.Response(200, json=CLAUDE_ANSWER)
+
+    http_client = httpx2.Client(transport=httpx2.MockTransport(answer))
+    plain = getattr(anthropic, kind)(http_client=http_client, max_retries=0, **options)
+    with managed(plain, folder, session="s", window=4_000) as client:
+        assert type(client) is type(plain)
+        messages: list[Any] = [{"role": "user", "content": PAGE}]
+        for _ in range(4):
+            client.messages.create(model="claude-opus-4-8", max_tokens=100, messages=messages)
+            messages += [{"role": "assistant", "content": "Yes."}, {"role": "user", "content": PAGE}]
+        client.messages.create(model="claude-opus-4-8", max_tokens=100, messages=messages)
+    assert len(sent[-1].content) < len(PAGE) * 4, "the view was sent, not the list"
+    assert [text_of(each) for each in logged_messages(read_events(folder, "s"))].count("Yes.") == 5
+    return sent[-1]
+
+
+def test_claude_on_vertex_is_managed(tmp_path: Path) -> None:
+    pytest.importorskip("google.auth")
+    request = send_to_cloud("AnthropicVertex", tmp_path, region="us-east5", project_id="p", access_token="token")
+    assert request.url.path.endswith("/publishers/anthropic/models/claude-opus-4-8:rawPredict")
+    assert request.headers["authorization"] == "Bearer token"
+
+
+def test_claude_on_bedrock_is_managed_and_signed_again(tmp_path: Path) -> None:
+    pytest.importorskip("boto3")
+    auth = pytest.importorskip("botocore.auth")
+    requests = pytest.importorskip("botocore.awsrequest")
+    keys = {"aws_access_key": "AKIDEXAMPLE", "aws_secret_key": "secret", "aws_region": "us-east-1"}
+    request = send_to_cloud("AnthropicBedrockMantle", tmp_path, **keys)
+    fields = dict(part.strip().split("=", 1) for part in request.headers["authorization"].split(" ", 1)[1].split(","))
+    names = fields["SignedHeaders"].split(";")
+    again = requests.AWSRequest("POST", str(request.url), {name: request.headers[name] for name in names})
+    again.data, again.context["timestamp"] = request.content, request.headers["x-amz-date"]
+    from botocore.credentials import Credentials
+
+    signer = auth.SigV4Auth(Credentials("AKIDEXAMPLE", "secret"), "bedrock-mantle", "us-east-1")
+    del again.headers["host"]
+    signature = signer.signature(signer.string_to_sign(again, signer.canonical_request(again)), again)
+    assert fields["Signature"] == signature
+
+
+def test_the_client_for_the_binary_format_of_bedrock_is_refused(tmp_path: Path) -> None:
+    import anthropic
+
+    with pytest.raises(BadInput, match="binary format"):
+        managed(anthropic.AnthropicBedrock(aws_region="us-east-1", aws_access_key="a", aws_secret_key="b"), tmp_path)

@@ -20,22 +20,42 @@ from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 SESSION = "pump"
 RULE = "Never push to main."
 TASK = "Find out why the pump stops."
+SETTINGS = "You are powered by a model of Claude Code. The tool Agent starts agents."
 
 
 class ClientKind(NamedTuple):
-    """A client: its dialect, the ids that it sends, and what it puts before the user's first message."""
+    """A client: its dialect, the ids that it sends, and what it puts before, into and after the user's first message.
+
+    The forms are those that the real clients had (tests/clients); the words are not theirs.
+    """
 
     client: str
     title: str
     wire: str
     ids: dict[str, str]
     preface: Sequence[Json] = ()
+    reminder: str = ""
+    after: Sequence[Json] = ()
+
+    def speak(self, client: ScriptedClient, said: str) -> None:
+        is_first = len(client.messages) == len(self.preface)
+        client.say(said)
+        if is_first and self.reminder:
+            client.messages[-1]["content"] = [{"type": "text", "text": text} for text in (self.reminder, said)]
+        client.messages += self.after if is_first else ()
 
 
 CLIENTS = {
     each.client: each
     for each in (
-        ClientKind("claude", "Claude Code", "anthropic", {"x-claude-code-session-id": "c1"}),
+        ClientKind(
+            "claude",
+            "Claude Code",
+            "anthropic",
+            {"x-claude-code-session-id": "c1"},
+            reminder="<system-reminder>\nThe branch is main.\n</system-reminder>",
+            after=({"role": "system", "content": SETTINGS},),
+        ),
         ClientKind(
             "codex",
             "Codex",
@@ -124,7 +144,7 @@ def run_client(
             async with run_gateway(folder, upstream_of(fake), **settings) as running:
                 async with open_http() as http:
                     client.url, client.http = f"{running.url}/s/{SESSION}", http
-                    client.say(said)
+                    kind.speak(client, said)
                     if before is not None:
                         await before(http, client.url)
                     for number in range(steps):
@@ -191,6 +211,7 @@ def test_a_session_goes_there_and_back(one: str, other: str, tmp_path: Path) -> 
     assert TASK in record
     assert RULE in record
     assert f"Called the tool `step` of {CLIENTS[one].title}" in record
+    assert SETTINGS not in record
     assert FACT in gone_on.bodies[1], "recall reads what the first client did"
     assert "cleared" in gone_on.bodies[-1] or "left" in gone_on.bodies[-1] or "recall m" in gone_on.bodies[-1]
 

@@ -17,7 +17,7 @@ from tests.session.noted import write_answer
 from tidegate.core.events import STATE_NOTE, STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import Call
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import Usage
 

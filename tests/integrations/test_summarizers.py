@@ -12,7 +12,7 @@ from tests.session.noted import REQUEST, add_work, make_session, note_message, w
 from tidegate import Session
 from tidegate.core.messages import text_of
 from tidegate.integrations.summarizers import anthropic_summarizer, gemini_summarizer, openai_summarizer
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 
 ANSWER = write_answer(state="- reading `src/part_1.py`")
 

@@ -19,9 +19,9 @@ from tests.laws.sessions import (
     said,
 )
 from tidegate import Call, Message, Result, Session, Text, presets
-from tidegate.core.ledger.lines import LEDGER, parse_ledger
+from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS, ledger_share_of
-from tidegate.core.messages import is_user_request, text_of, user_message
+from tidegate.core.messages import LEDGER, is_user_request, text_of, user_message
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Policy
 from tidegate.core.text.user_rules import rules_of

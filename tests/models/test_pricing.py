@@ -5,7 +5,7 @@ import pytest
 from tidegate import Session
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 

@@ -34,7 +34,7 @@ from tidegate.datafolder.workspaces import find_last_session, note_workspace
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
-from tidegate.session.reports.costs import SPENT_TOPIC
+from tidegate.session.costs import SPENT_TOPIC
 from tidegate.store.log import MemoryLog
 from tidegate.store.sqlite.rows import compute_seal
 from tidegate.wire.usage_report import read_usage

@@ -20,8 +20,8 @@ from tests.tui.stage import Stage, on_stage, played
 from tidegate import DataFolder, MarkedText, Message, Session, Text
 from tidegate.agent.config.files import locate_config_files
 from tidegate.agent.config.launch import LaunchOptions
+from tidegate.agent.hook_types import Always, Hook, InjectMessage
 from tidegate.agent.hooks.runner import HookRunner
-from tidegate.agent.hooks.types import Always, Hook, InjectMessage
 from tidegate.agent.loop import Agent
 from tidegate.agent.subagents import SubagentKind, SubagentSession, SubagentTool
 from tidegate.agent.tools.approval import ALLOW_ALL

@@ -15,7 +15,7 @@ from tidegate.agent.config.files import parse_config
 from tidegate.agent.runtime import open_agent
 from tidegate.core.messages import SUMMARY, text_of
 from tidegate.models.scripted_provider import ScriptedProvider
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 BY_SHAPE = {kind for kind in PLANTED if not kind.startswith("configured")}
 ENVIRONMENT = {"HERE": KEY, "THERE": KEY, "HUSH_API_KEY": PLANTED["configured plain"].hidden[0]}

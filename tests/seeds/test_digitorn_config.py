@@ -27,7 +27,7 @@ from tidegate.core.events import NoteAdded
 from tidegate.core.messages import text_of
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
 
 EXAMPLE = """\

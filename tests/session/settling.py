@@ -13,7 +13,7 @@ from tidegate.models.provider import Provider, Reply
 from tidegate.models.scripted_provider import ScriptedProvider, ScriptStep
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 COUNTER = CharsPerToken(4)
 POLICY = """

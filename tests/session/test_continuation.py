@@ -7,6 +7,7 @@ from tidegate.core.messages import Call, Message, Result, Text, Tool, text_of, u
 from tidegate.presets import preset_names
 from tidegate.session.continuation import Continuation, ContinuedRun, find_recorded_span
 from tidegate.session.following import FixedPart, FollowingSession, HostItem, make_host_item
+from tidegate.session.handoff import write_handoff
 from tidegate.session.shared_timeline import ClientNote, SharedTimeline
 
 RULE = "Never push to main."
@@ -84,6 +85,17 @@ def test_a_request_without_tools_leaves_it_to_the_next() -> None:
     title = [make_host_item("t", user_message("Write a title."))]
     assert following.prepare(title, fixed_part=FixedPart()).is_unchanged
     assert not following.prepare(list_work(0), fixed_part=PART).is_unchanged
+
+
+def test_a_handoff_of_the_session_has_both_parts_once() -> None:
+    session = begin_session()
+    follow(session).prepare(list_work(1), fixed_part=PART)
+    text = write_handoff(session.log, "pump").text
+    assert "### User in tidegate (m1)\n\nFind out why the pump stops." in text
+    assert "### User in Codex" in text
+    assert "Called the tool `step` of Codex" in text
+    assert "earlier-work" not in text
+    assert text.count("I read 3.") == 1
 
 
 def test_it_says_which_messages_it_may_repeat() -> None:

@@ -12,7 +12,7 @@ from tidegate.core.budget import priced_now
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
 from tidegate.models.catalog import ModelInfo
-from tidegate.session.reports.explanation import describe_edits, forecast_sweep
+from tidegate.session.explanation import describe_edits, forecast_sweep
 from tidegate.session.reports.forecast import forecast_rules, list_thresholds
 
 

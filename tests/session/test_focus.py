@@ -19,7 +19,7 @@ from tidegate.session.summaries.drivers import (
     focus_request,
     strip_focus_line,
 )
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 WORDS = "the retry limit of the loader, and why it was left at 17"
 

@@ -16,7 +16,7 @@ from tidegate.lab.scoring.request_scorer import find_recall_calls
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import attribute_lines
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 DEEP = 20
 WINDOW = 4_000

@@ -13,9 +13,9 @@ from tidegate import GiveUp, Session
 from tidegate.core.events import STATE_NOTE_FAILED, NoteAdded
 from tidegate.core.messages import Message, Text, Thinking, text_of
 from tidegate.models.errors.classification import transport_error
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.note_writer import NoteRefused, NoteWriter, explain_failure
 from tidegate.session.summaries.model_question import ModelAnswer, ModelQuestion
-from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter, explain_failure
 
 ANSWER = write_answer([{"find": "def step_0_3()", "after": 2}], state="- reading `src/part_1.py`")
 

@@ -272,6 +272,13 @@ def test_a_hit_shows_the_lines_around_the_match() -> None:
     assert "value_199" not in shown
 
 
+def test_the_line_with_the_rare_words_is_the_best_match() -> None:
+    for before in range(20, 60):  # it may stand anywhere in a passage, also across its end
+        lines = [f"{number}: entry {number * 7919:06x} of shelf 1" for number in range(before)]
+        text = "\n".join(["Part 1", *lines, "The code word is HERON.", *lines])
+        assert "The code word is HERON." in recall_text(said("Hello.", text), "Part 1 The code word is").text
+
+
 def test_many_hits_come_in_pages() -> None:
     log = said(*(f"the needle number {number}" for number in range(150)))
     pages = all_of(log, "needle", 500)

@@ -14,7 +14,7 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.provider import Delta, Reply
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.summaries.prompt import RecordEntry, fence_record, find_unused_mark, make_record_entries
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.registry import DIALECTS, get_dialect
 
 

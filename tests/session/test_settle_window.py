@@ -8,7 +8,7 @@ import pytest
 from tests.session.settling import COUNTER, GOOD, Reasons, request_of, scribe, wrote
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.session.summaries.prompt import MAX_SUMMARY_CHUNKS
-from tidegate.session.summaries.summarizer import DEFAULT_SUMMARY_WINDOW
+from tidegate.session.summarizer import DEFAULT_SUMMARY_WINDOW
 
 OVERFLOW = b'{"error": {"message": "This model\'s maximum context length is 2048 tokens. However, your messages'
 OVERFLOW += b' resulted in 9000 tokens.", "code": "context_length_exceeded"}}'

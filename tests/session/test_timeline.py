@@ -14,7 +14,7 @@ from tidegate.core.events import Event, NoteAdded
 from tidegate.core.messages import user_message
 from tidegate.models.catalog import ModelInfo
 from tidegate.models.pricing import TokenRates
-from tidegate.session.reports.costs import SPENT_TOPIC, CostReport, SideCost
+from tidegate.session.costs import SPENT_TOPIC, CostReport, SideCost
 from tidegate.session.reports.timeline import MAX_SCANNED_EVENTS, TimelineEntry, read_timeline
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.usage import Usage

@@ -12,10 +12,10 @@ from tests.session.test_note_writer import failures_of
 from tidegate.core.events import PREPARED_SUMMARY, NoteAdded
 from tidegate.core.outcome import SummaryRequest
 from tidegate.presets import load
+from tidegate.session.note_writer import NoteRefused, NoteWriter
 from tidegate.session.session import Session
 from tidegate.session.summaries.model_question import ModelQuestion
-from tidegate.session.summaries.note_writer import NoteRefused, NoteWriter
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 
 QUICK = 60  # seconds: a call that waits for the model would wait for ever
 

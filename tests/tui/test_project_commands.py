@@ -10,7 +10,7 @@ from tests.tui.stage import on_stage, played
 from tidegate.core.messages import Call
 from tidegate.models.provider import Delta, Reply
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 
 
 def edit(ident: str, old: str, new: str) -> ScriptedAnswer:

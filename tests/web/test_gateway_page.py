@@ -14,7 +14,7 @@ from tests.web.live_gateway import LONG_STEPS, LiveGateway, fill, live_gateway
 from tests.web.sample_sessions import HOSTILE, SECRET, deny_and_run
 from tidegate.core.events import NoteAdded, ViewEdited
 from tidegate.gateway.settings import scope_of_token
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 from tidegate.session.state_notes import answered_groups
 
 TOKEN = "token-0123456789abcdef"

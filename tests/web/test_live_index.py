@@ -12,6 +12,7 @@ import pytest
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
+from tests.session.test_continuation import PART, begin_session, follow, list_work
 from tests.web.live_logs import make_long_log, write_long_session
 from tests.web.sample_sessions import lived
 from tidegate.core.events import Event, HostMessageAdded, MessageAdded, encode_event
@@ -19,8 +20,8 @@ from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Call, Message, Text, calls_of, user_message
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.forget.forget import forget_words
+from tidegate.session.costs import CostReport
 from tidegate.session.following import FollowingSession, make_host_item
-from tidegate.session.reports.costs import CostReport
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.log import LogReader, MemoryLog
@@ -337,3 +338,15 @@ def test_the_chart_keeps_peaks() -> None:
     assert len(places) <= 401 < len(totals)
     assert max(totals) == max(totals[place] for place in places)
     assert places[-1] == len(totals) - 1
+
+
+def test_each_request_names_its_client_if_there_are_several() -> None:
+    """Also while the log is still read."""
+    session = begin_session()
+    alone = read_index(session.log)
+    assert {alone.timeline.name_speaker(each.head) for each in alone.requests.requests} == {""}
+    follow(session).prepare(list_work(2), fixed_part=PART)
+    alone.update(session.log, 1 << 30)
+    for index in (alone, read_index(session.log, step=3)):
+        named = [index.timeline.name_speaker(each.head) for each in index.requests.requests]
+        assert named == ["tidegate"] * 9 + ["Codex"] * 2

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Result, Text, Tool
-from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths
 from tidegate.wire.parsing import (
     ParsedRequest,
     build_parsed_request,
@@ -340,6 +340,6 @@ TOY = Dialect(
     output=OutputLimit((("limit",),)),
     usage=UsageForm(("read", "wrote"), _read_usage),
     paths=RequestPaths(("/toy",)),
-    recognize=lambda clues: 9 * ("said" in clues.message),
+    marks=MessageMarks(keys=frozenset({"said"})),
     create_validator=ToyValidator,
 )

@@ -173,10 +173,10 @@ class AgentBuilder(NamedTuple):
 
     async def load_tools(self, config: ResolvedConfig, skills: Skills) -> "LoadedTools":
         offered = list_offered_tools(config)
-        built: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
+        agent_tools: list[AgentTool] = [*list_standard_tools(skills, memory=self.data is not None), HELLO_TOOL]
         if config.settings.recall_earlier_sessions and self.data is not None:
-            built = [EARLIER_RECALL_TOOL if tool is RECALL_TOOL else tool for tool in built]
-        tools = [each for each in built if each.tool.name in offered]
+            agent_tools = [EARLIER_RECALL_TOOL if tool is RECALL_TOOL else tool for tool in agent_tools]
+        tools = [each for each in agent_tools if each.tool.name in offered]
         added, served = self._load_plugin_tools(config), await self._load_mcp_tools(config)
         for each in (added, served):
             each.tools[:] = [tool for tool in each.tools if is_tool_allowed(config.agent, tool.tool.name)]
@@ -351,14 +351,14 @@ def offer_tools(
     """Offer all tools in discovery mode, or else those that fit."""
     if not uses_discovery(config, len(tools)) or not connection.supports_tools:
         return select_tools(tools, connection, counter)
-    shown = Toolbox(tools, discovery=True).definitions()
-    return ToolSelection(list(tools), describe_tools(shown, connection, counter), discovery=True)
+    definitions = Toolbox(tools, discovery=True).definitions()
+    return ToolSelection(list(tools), describe_tools(definitions, connection, counter), discovery=True)
 
 
 def _narrow_window(connection: ProviderConnection, window: int | None) -> ProviderConnection:
     """Return the same connection for a subagent with a window of its own, which can only be smaller."""
-    known = connection.window.tokens
-    if not window or (known is not None and window >= known):
+    tokens = connection.window.tokens
+    if not window or (tokens is not None and window >= tokens):
         return connection
     explanation = f"The subagent has a window of {window:,} tokens."
     return msgspec.structs.replace(connection, window=ResolvedWindow(window, "setting", explanation))

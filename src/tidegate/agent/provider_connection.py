@@ -328,8 +328,8 @@ def _build_model_info(config: ResolvedConfig, name: str, own: ModelSettings) -> 
     given = (own.input, own.output, own.cache_read, own.cache_write)
     if all(each is None for each in given):
         return ModelInfo(own.window, own.max_output, images=own.images, cache_lifetime=own.cache_lifetime)
-    known = find_model(name)
-    rates = known.prices[0] if known is not None and known.prices else None
+    model = find_model(name)
+    rates = model.prices[0] if model is not None and model.prices else None
     read = own.input if own.input is not None else rates.input if rates else None
     written = own.output if own.output is not None else rates.output if rates else None
     if read is None or written is None:

@@ -202,8 +202,10 @@ class OpenAgent:
             self._read_seq = event.seq
             if isinstance(event.payload, UsageReported):
                 self._update_window(event.payload)
-                said = find_usage_problem(event.payload.counted_tokens, event.payload.input_tokens, self._usage_reports)
-                self.notices += [said] if said else []
+                problem = find_usage_problem(
+                    event.payload.counted_tokens, event.payload.input_tokens, self._usage_reports
+                )
+                self.notices += [problem] if problem else []
                 self._usage_reports = [
                     *self._usage_reports[-MAX_USAGE_REPORTS:],
                     UsageReport(event.payload.counted_tokens, event.payload.input_tokens),
@@ -222,9 +224,9 @@ class OpenAgent:
 
     def take_unchosen_model(self) -> UnchosenModel | None:
         """Return what there is to know of a model that nobody chose, and leave it out of the notices."""
-        taken, self.unchosen_model = self.unchosen_model, None
-        self.notices = [text for text in self.notices if text != str(taken)]
-        return taken
+        model, self.unchosen_model = self.unchosen_model, None
+        self.notices = [text for text in self.notices if text != str(model)]
+        return model
 
     def _take_notices(self) -> list[UserNotice]:
         """Return each new notice once. Notices that differ only in numbers are the same."""
@@ -268,9 +270,9 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
         if "task" in list_offered_tools(config):
-            shown = offer_tools(config, tools, connection, session.counter).tools
+            offered_tools = offer_tools(config, tools, connection, session.counter).tools
             others = [*list_registered_subagents(config, subagents), *specialists]
-            kinds = await builder.build_subagent_kinds(config, connection, others, shown, skills)
+            kinds = await builder.build_subagent_kinds(config, connection, others, offered_tools, skills)
             tools.append(SubagentTool(kinds, approval=approval, ask=asking, meters=[spending]))
         suited = offer_tools(config, tools, connection, session.counter)
         session.set_tools(suited.definitions)

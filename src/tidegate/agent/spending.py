@@ -25,7 +25,7 @@ from tidegate.core.events import Event, NoteAdded, UsageReported
 from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.reports.costs import SPENT_TOPIC, SideCost, make_spent_note, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, SideCost, make_spent_note, parse_side_cost, usage_or_estimate
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage

@@ -30,7 +30,7 @@ from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL
@@ -136,19 +136,19 @@ class SubagentTool:
         async with self._slots:
             kind, allowance = self.kinds[name], TokenAllowance(self.limits.max_tokens)
             toolbox = self._create_toolbox(kind)
-            opened = kind.open_session(context.session_name, toolbox.definitions())
+            session = kind.open_session(context.session_name, toolbox.definitions())
             ended = "interrupted"
             context.session.history.add_note(
-                TASK_TOOL_NAME, f"{opened.name} began: {clip_chars(task.prompt, 200).text}"
+                TASK_TOOL_NAME, f"{session.name} began: {clip_chars(task.prompt, 200).text}"
             )
             try:
-                work = await _run_subagent(self._create_agent(opened, kind, toolbox, allowance, context), task.prompt)
-                work = work._replace(report=write_work_report(opened.name, _list_work(opened.session)))
+                work = await _run_subagent(self._create_agent(session, kind, toolbox, allowance, context), task.prompt)
+                work = work._replace(report=write_work_report(session.name, _list_work(session.session)))
                 ended = work.failure or "answered"
             finally:
-                opened.session.close()
-                context.session.history.add_note(TASK_TOOL_NAME, f"{opened.name} ended: {clip_chars(ended, 500).text}")
-        return self._format_result(work, allowance, opened, context)
+                session.session.close()
+                context.session.history.add_note(TASK_TOOL_NAME, f"{session.name} ended: {clip_chars(ended, 500).text}")
+        return self._format_result(work, allowance, session, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
         toolbox = Toolbox(kind.tools, approval=self._approval, ask=self._ask, discovery=kind.discovery)
@@ -233,8 +233,8 @@ class SubagentResult(NamedTuple):
 def _list_work(session: Session) -> list[Message]:
     """The messages of a subagent, without the answer, which the result has anyway."""
     payloads = (event.payload for event in session.log.read())
-    said = [payload.message for payload in payloads if isinstance(payload, MessageAdded)]
-    return said[:-1] if said and said[-1].role == "assistant" else said
+    messages = [payload.message for payload in payloads if isinstance(payload, MessageAdded)]
+    return messages[:-1] if messages and messages[-1].role == "assistant" else messages
 
 
 async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:

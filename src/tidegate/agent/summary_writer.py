@@ -9,10 +9,7 @@ from tidegate.agent.spending import MeteredProvider, SpendMeter
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.secrets import SecretMask
-from tidegate.session.session import Session
-from tidegate.session.state_notes import NoteModel
-from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.session.summaries.note_writer import (
+from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
     NoteRefused,
@@ -20,7 +17,10 @@ from tidegate.session.summaries.note_writer import (
     WriteSummary,
     ask_provider,
 )
-from tidegate.session.summaries.summarizer import create_summarizer
+from tidegate.session.session import Session
+from tidegate.session.state_notes import NoteModel
+from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.registry import get_dialect
 
 
@@ -64,10 +64,10 @@ class SummaryWriter(NamedTuple):
         if not notes.is_wanted or not (execution.state_notes or (is_set and not notes.is_offered)):
             return None
         model = self._describe_other_model(session)
-        asked = self.connection if model is not None else self.talker
-        if asked.is_embedded and notes.is_offered:
+        connection = self.connection if model is not None else self.talker
+        if connection.is_embedded and notes.is_offered:
             return None
-        provider = MeteredProvider(asked.provider, meters, purpose=NOTE_PURPOSE)
+        provider = MeteredProvider(connection.provider, meters, purpose=NOTE_PURPOSE)
         timeout = self.model.timeout or NOTE_TIMEOUT_SECONDS
         write_summary = self._write_summaries(session, meters)
         return NoteWriter(

@@ -53,8 +53,8 @@ class Bypass(NamedTuple):
     remedy: str
 
     def __str__(self) -> str:
-        shown = clean_line(clip_chars(self.cause, _MAX_SHOWN_CHARS).text)
-        return f"{shown} These requests do not go through tidegate. {self.remedy}"
+        line = clean_line(clip_chars(self.cause, _MAX_SHOWN_CHARS).text)
+        return f"{line} These requests do not go through tidegate. {self.remedy}"
 
 
 class ClientSituation(NamedTuple):
@@ -70,12 +70,12 @@ class ClientSituation(NamedTuple):
 
     def find_option(self, *names: str) -> str:
         """The value of the last of these options among the arguments; "" without one."""
-        found = ""
+        option = ""
         for place, each in enumerate(self.arguments):
             name, equals, value = each.partition("=")
             if name in names:
-                found = value if equals else next(iter(self.arguments[place + 1 : place + 2]), "")
-        return found
+                option = value if equals else next(iter(self.arguments[place + 1 : place + 2]), "")
+        return option
 
 
 def find_bypasses(program: str, at: ClientSituation) -> list[Bypass]:
@@ -91,10 +91,10 @@ def read_settings_variables(program: str, at: ClientSituation) -> dict[str, str]
     """
     if program != "claude" or _settings_given(at) or _find_address(_read_managed(at)):
         return {}
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     for _, env in _read_claude_settings(at):
-        found = {name: env[name] for name in (_CLAUDE_ADDRESS, _CLAUDE_HEADERS) if env.get(name)} | found
-    return found
+        variables = {name: env[name] for name in (_CLAUDE_ADDRESS, _CLAUDE_HEADERS) if env.get(name)} | variables
+    return variables
 
 
 def read_own_addresses(program: str, at: ClientSituation) -> dict[str, str]:
@@ -161,7 +161,7 @@ def _read_claude_settings(at: ClientSituation) -> Iterator[tuple[str, Mapping[st
 
 
 def _read_managed(at: ClientSituation) -> Mapping[str, str]:
-    return next((found for path in _CLAUDE_MANAGED if (found := _read_variables(path))), {})
+    return next((variables for path in _CLAUDE_MANAGED if (variables := _read_variables(path))), {})
 
 
 def _read_variables(path: Path) -> Mapping[str, str]:

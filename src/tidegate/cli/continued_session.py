@@ -43,10 +43,10 @@ def _check_project(data: "DataFolder", name: str, folder: Path, origin: str) -> 
 
     used_in = find_workspace(data, name) or _find_imported_project(data, name)
     if used_in and used_in not in (str(folder.resolve()), str(Path(origin).resolve()) if origin else ""):
-        shown = clean_line(used_in)
+        line = clean_line(used_in)
         raise BadInput(
-            f"The session {clean_line(name)} was last used in {shown}, which is another project.",
-            f"If it shall go on here, add --from {shown}: the client's provider then gets its words.",
+            f"The session {clean_line(name)} was last used in {line}, which is another project.",
+            f"If it shall go on here, add --from {line}: the client's provider then gets its words.",
         )
 
 
@@ -83,10 +83,10 @@ def note_repository(data: "DataFolder", names: Sequence[str], folder: Path) -> N
     state = read_repository_state(folder) if names else None
     if state is None:
         return
-    noted = encode_repository_state(state)
+    repository_state = encode_repository_state(state)
     for name in names:
         try:
-            data.open_conversation(name).history.add_note(noted.topic, noted.text)
+            data.open_conversation(name).history.add_note(repository_state.topic, repository_state.text)
         except TidegateError:  # the run is over, and its messages are stored
             continue
 
@@ -100,34 +100,40 @@ def find_own_session(data: "DataFolder", client: WrappedClient, session: str) ->
     from tidegate.gateway.routing import clean_id
     from tidegate.session.shared_timeline import decode_client_note
 
-    found = ""
+    own_session = ""
     for event in data.open_log(clean_id(session)).read():
         if isinstance(event.payload, NoteAdded) and event.payload.topic == CLIENT_SPEAKING:
             note: ClientNote = decode_client_note(event.payload)
-            found = note.own_id if note.client == client.program and note.own_id else found
-    return found
+            own_session = note.own_id if note.client == client.program and note.own_id else own_session
+    return own_session
 
 
 # --- a dry run --------------------------------------------------------------------------------------------------------
 
 
 def describe_dry_run(
-    data: "DataFolder", client: WrappedClient, continued: "ContinuedSession", window: int | None
+    data: "DataFolder", client: WrappedClient, continued: "ContinuedSession", window: int | None, *, returns: bool
 ) -> str:
-    """What the first request would have in front of the user's message, and what that costs. Nothing is sent."""
+    """What the first request would have in front of the user's message, and what that costs. Nothing is sent.
+
+    `returns`: the client goes on with its own conversation, so it gets only what the others did since.
+    """
     from tidegate.models.token_counters import create_counter
     from tidegate.session.continuation import ContinuedRun, choose_record_tokens, write_record
-    from tidegate.session.shared_timeline import ClientNote
+    from tidegate.session.shared_timeline import ClientNote, SharedTimeline
 
     run = ContinuedRun(
         ClientNote(client.program, client.title), continued.session, continued.source, data.mask, continued.lines
     )
     model = _find_last_model(data, client)
     log = data.open_log(continued.session)
-    record = write_record(log.read, run, 0, choose_record_tokens(window), create_counter(model))
+    own = client.title if returns else ""
+    after = SharedTimeline(log.read(), continued.session).find_last_of(own) if own else 0
+    record = write_record(log.read, run, after, choose_record_tokens(window), create_counter(model), without=own)
     name = clean_line(continued.session)
     if record is None:
-        return f"tidegate: the session {name} has no messages yet: {client.title} would begin it. Nothing was sent.\n"
+        why = f"{client.title} knows all of it" if after else f"it has no messages yet, {client.title} would begin it"
+        return f"tidegate: nothing of the session {name} would be added: {why}. Nothing was sent.\n"
     note = record.note
     whole = f"{note.whole:,} of {format_count(note.messages, 'message')} whole"
     clients = clean_line(", ".join(note.clients))

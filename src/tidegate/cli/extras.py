@@ -28,10 +28,10 @@ _EXTRAS = {
 
 def list_extras() -> dict[str, bool]:
     """Every extra by name, and whether all its packages are installed."""
-    found: dict[str, bool] = {}
+    extras: dict[str, bool] = {}
     for package, extra in sorted(_EXTRAS.items(), key=lambda item: item[1]):
-        found[extra] = found.get(extra, True) and find_spec(package) is not None
-    return found
+        extras[extra] = extras.get(extra, True) and find_spec(package) is not None
+    return extras
 
 
 def require_packages(*names: str) -> None:

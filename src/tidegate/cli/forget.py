@@ -110,21 +110,21 @@ def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
     from tidegate.terminal.formats import format_byte_size
     from tidegate.terminal.output import format_visible_name
 
-    found = list_unused_sessions(data, options.unused_for)
-    what = f"{format_count(len(found), 'session')} not used for {format_count(options.unused_for, 'day')}"
+    sessions = list_unused_sessions(data, options.unused_for)
+    what = f"{format_count(len(sessions), 'session')} not used for {format_count(options.unused_for, 'day')}"
     if options.dry_run:
-        for info in found:
+        for info in sessions:
             size = f"{format_count(info.head, 'record')}, {format_byte_size(info.size)}"
             print(f"{format_visible_name(info.name)}: {size}, last used {format_time(info.used)}")
-        print(f"{what} would be removed, {format_byte_size(sum(info.size for info in found))}.")
+        print(f"{what} would be removed, {format_byte_size(sum(info.size for info in sessions))}.")
         return EXIT_OK
-    if not found:
+    if not sessions:
         print("There are none.")
         return EXIT_OK
     if not _confirm(options, what):
         return EXIT_FAILED
     removed = remove_unused_sessions(data, options.unused_for)
-    left = len(found) - len(removed)
+    left = len(sessions) - len(removed)
     print(f"{format_count(len(removed), 'session')} removed.{f' {left:,} in use.' if left > 0 else ''}")
     return EXIT_OK
 

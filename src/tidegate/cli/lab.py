@@ -149,28 +149,28 @@ def run(options: argparse.Namespace) -> int:
     lab_options = resolve_lab_options(options, options.window, options.policy, stored, options.curve)
     if options.probe or options.write_notes:  # then --model is asked, and need not have a known price
         lab_options = msgspec.structs.replace(lab_options, price_model=DEFAULT_PRICE_MODEL)
-    chosen = _collect_contenders(options, lab_options)
+    contenders = _collect_contenders(options, lab_options)
     if stored is not None and not has_comparable_results(
-        stored, lab_options.windows, [each.key for each in chosen.all]
+        stored, lab_options.windows, [each.key for each in contenders.all]
     ):
         raise _nothing_to_compare()
-    found = read_session_sources(options, lab_options.count)
-    plan = make_comparison_plan(options, found, chosen.all, lab_options)
+    sources = read_session_sources(options, lab_options.count)
+    plan = make_comparison_plan(options, sources, contenders.all, lab_options)
     if options.probe or options.write_notes:
         return _ask_model(options, plan)
     results, interrupted, about_notes = _measure_with_notes(options, plan)
     context = ReportContext(
-        title=f"{len(chosen.contenders)} policies on recorded sessions",
+        title=f"{len(contenders.contenders)} policies on recorded sessions",
         created_at=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        notes=(*list_data_notes(lab_options, found, plan), *about_notes, *chosen.missing),
+        notes=(*list_data_notes(lab_options, sources, plan), *about_notes, *contenders.missing),
         setup=_describe_setup(lab_options, plan),
-        baseline=chosen.baseline,
-        skipped=tuple(found.skipped),
-        curve=chosen.curve,
+        baseline=contenders.baseline,
+        skipped=tuple(sources.skipped),
+        curve=contenders.curve,
     )
     report = build_findings(results, context)
     _write_reports(options, report)
-    for skipped in found.skipped:
+    for skipped in sources.skipped:
         print_error(f"skipped: {skipped.name}: {skipped.reason}", skipped.remedy)
     for failed in results.list_failed_cells():
         cell = failed.cell
@@ -180,7 +180,7 @@ def run(options: argparse.Namespace) -> int:
         return EXIT_INTERRUPTED
     if stored is not None and _report_gate(check_regressions(stored, report)):
         return EXIT_FAILED
-    return EXIT_FAILED if results.failures or any(each.remedy for each in found.skipped) else EXIT_OK
+    return EXIT_FAILED if results.failures or any(each.remedy for each in sources.skipped) else EXIT_OK
 
 
 def _ask_model(options: argparse.Namespace, plan: "ComparisonPlan") -> int:
@@ -333,12 +333,12 @@ def _report_gate(gated: "GateResult") -> bool:
     if not gated.compared_pairs:
         raise _nothing_to_compare()
     if gated.unmatched_sessions:
-        found = format_count(gated.unmatched_sessions, "session")
-        print(f"gate: {found} in one result only, not compared", file=sys.stderr)
+        count = format_count(gated.unmatched_sessions, "session")
+        print(f"gate: {count} in one result only, not compared", file=sys.stderr)
     for worse in gated.regressions:
         print(f"gate: worse: {clean_line(str(worse))}", file=sys.stderr)
     if not gated.regressions:
-        print(f"gate: {gated.compared_pairs} policies are no worse than stored", file=sys.stderr)
+        print(f"gate: {gated.compared_pairs} policies are as good as stored, or better", file=sys.stderr)
     return bool(gated.regressions)
 
 

@@ -29,9 +29,9 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = add_command(
         subparsers, "mcp", run, summary="let an MCP client read the stored sessions", description=_ABOUT, epilog=_EPILOG
     )
-    chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--session", default="", metavar="NAME", help="serve only this session")
-    chosen.add_argument("--all", action="store_true", help="serve all sessions (the default)")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--session", default="", metavar="NAME", help="serve only this session")
+    group.add_argument("--all", action="store_true", help="serve all sessions (the default)")
     parser.add_argument("--port", type=parse_port, default=None, metavar="N", help="serve HTTP on this port instead")
     parser.add_argument("--allow-writes", action="store_true", help="let the client write notes")
     add_data_options(parser)

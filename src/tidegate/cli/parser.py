@@ -125,8 +125,8 @@ class TidegateParser(CommandParser):
 def _suggest(word: str, names: Iterable[str]) -> str:
     import difflib
 
-    found = difflib.get_close_matches(word[:80], list(names), n=1)
-    return f"Did you mean {found[0]}? " if found else ""
+    matches = difflib.get_close_matches(word[:80], list(names), n=1)
+    return f"Did you mean {matches[0]}? " if matches else ""
 
 
 def make_parser(words: Sequence[str] = ()) -> TidegateParser:

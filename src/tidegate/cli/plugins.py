@@ -31,12 +31,12 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.core.errors import BadInput
     from tidegate.plugins import find_installed_plugins
 
-    found = find_installed_plugins()
-    if not found.plugins and not found.problems:
+    plugins = find_installed_plugins()
+    if not plugins.plugins and not plugins.problems:
         print("No installed package offers a plugin.")
         return EXIT_OK
-    is_broken = bool(found.problems)
-    for plugin in found.plugins:
+    is_broken = bool(plugins.problems)
+    for plugin in plugins.plugins:
         line = f"{plugin.kind:9} {plugin.name}  ({plugin.package}: {plugin.target})"
         try:
             _check(plugin)
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
             is_broken = True
             line += f"\n          broken: {broken}"
         print(line)
-    for problem in found.problems:
+    for problem in plugins.problems:
         print(problem)
     return EXIT_FAILED if is_broken else EXIT_OK
 

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
     paths = find_chat_recordings([Path(path) for path in options.paths])
     order = _make_order(options, paths)
-    done: dict[str, ReplayOutcome] = {}
+    replay_outcomes: dict[str, ReplayOutcome] = {}
     interrupted = False
     try:
         with (
@@ -105,11 +105,11 @@ def run(options: argparse.Namespace) -> int:
             closing(replay_files(paths, order, options.jobs or count_cores())) as stream,
         ):
             for each in stream:
-                done[each.path] = each
+                replay_outcomes[each.path] = each
                 step(1)
     except KeyboardInterrupt:
         interrupted = True
-    outcomes = [done[str(path)] for path in paths if str(path) in done]
+    outcomes = [replay_outcomes[str(path)] for path in paths if str(path) in replay_outcomes]
     reports = [each.report for each in outcomes if each.report is not None]
     unread = [each.unread for each in outcomes if each.unread is not None]
     if options.json:
@@ -122,7 +122,7 @@ def run(options: argparse.Namespace) -> int:
     for skipped in unread:
         print_error(f"skipped: {skipped.cause}", skipped.remedy)
     if interrupted:
-        print(f"tidegate: stopped after {len(done)} of {len(paths)} recordings", file=sys.stderr)
+        print(f"tidegate: stopped after {len(replay_outcomes)} of {len(paths)} recordings", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_FAILED if unread else EXIT_OK
 

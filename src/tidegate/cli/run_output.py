@@ -18,7 +18,7 @@ from tidegate.agent.loop import (
 from tidegate.agent.runtime import OpenAgent, UserNotice
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.provider import Delta, Reply
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 from tidegate.terminal.output import TextSanitizer
 from tidegate.terminal.stream_masker import StreamMasker
 from tidegate.wire.usage_report import read_usage

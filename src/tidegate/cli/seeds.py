@@ -37,21 +37,21 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.proof.seeds import find_checkout, format_seeds, link_tests, load_seeds, run_seed_tests
     from tidegate.terminal.output import print_json
 
-    found = load_seeds()
+    seeds = load_seeds()
     root = find_checkout()
     if root is None:
         if options.run:
             raise BadInput("There are no tests beside this installation.", "Run it in a checkout of tidegate.")
         print("tidegate: not in a checkout, so no tests are listed", file=sys.stderr)
     else:
-        for unknown in link_tests(found, root):
+        for unknown in link_tests(seeds, root):
             print(f"tidegate: a test is marked with a row that does not exist: {unknown}", file=sys.stderr)
         if options.run:
-            output = run_seed_tests(found, root)
-            if any(row.state == "failing" for row in found):
+            output = run_seed_tests(seeds, root)
+            if any(row.state == "failing" for row in seeds):
                 print(output, file=sys.stderr)
     if options.json:
-        print_json(format_seeds(found, as_json=True).encode())
+        print_json(format_seeds(seeds, as_json=True).encode())
     else:
-        print(format_seeds(found, as_json=False))
-    return EXIT_FAILED if any(row.state == "failing" for row in found) else EXIT_OK
+        print(format_seeds(seeds, as_json=False))
+    return EXIT_FAILED if any(row.state == "failing" for row in seeds) else EXIT_OK

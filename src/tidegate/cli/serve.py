@@ -119,14 +119,14 @@ def run(options: argparse.Namespace) -> int:
 
     from tidegate.gateway.settings import check_settings
 
-    written = load_gateway_config(options).settings.gateway
-    settings = make_gateway_settings(options, written, {})
+    gateway = load_gateway_config(options).settings.gateway
+    settings = make_gateway_settings(options, gateway, {})
     check_settings(settings)
     if options.env:
-        variable = (options.token_env or written.token_envs or ("",))[0]
+        variable = (options.token_env or gateway.token_envs or ("",))[0]
         print(describe_client_setup(CLIENTS[options.env], f"http://{settings.host}:{settings.port}", variable))
         return EXIT_OK
-    check_policies(settings)
+    check_before_start(settings)
     _hide_keys()
     if options.workers == 1:
         _serve(options, settings)
@@ -260,12 +260,22 @@ def load_gateway_config(options: argparse.Namespace) -> "ResolvedConfig":
     return LaunchOptions(files, os.environ).load_config().config
 
 
-def check_policies(settings: "GatewaySettings") -> None:
-    """Raise BadPolicy for a faulty policy: it is wrong usage, to be reported before anything is opened."""
+def check_before_start(settings: "GatewaySettings") -> None:
+    """Report before anything is opened what cannot work: a faulty policy, and Bedrock without AWS credentials."""
+    from tidegate.core.errors import BadInput
+    from tidegate.gateway.aws_signature import AwsSigner
     from tidegate.presets import load
 
     for policy in (settings.policy, *settings.policies.values()):
         load(policy)
+    for upstream in settings.upstreams:
+        if upstream.aws_region and not settings.has_door:
+            raise BadInput(
+                "Without a token, anyone on this machine could spend your AWS credentials.",
+                "Set one with --token-env NAME.",
+            )
+        if upstream.aws_region:
+            AwsSigner(upstream.aws_region)
 
 
 def make_gateway_settings(

@@ -20,16 +20,20 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the trace. Lines that its file does not have yet are first appended to it."""
+    """Print the trace. Lines that its file does not have yet are first appended to it. Without one, none is made."""
+    import tempfile
+    from pathlib import Path
+
     import msgspec
 
     from tidegate.cli.data_location import open_data_folder, open_existing_log
     from tidegate.datafolder.trace.writer import Trace, read_trace, sum_usage_by_model
     from tidegate.terminal.output import print_json
 
-    with open_data_folder(options) as data:
+    with open_data_folder(options) as data, tempfile.TemporaryDirectory() as folder:
         log = open_existing_log(data, options.session)
         path = data.trace_path(options.session)
+        path = path if path.exists() else Path(folder, "trace.jsonl")
         Trace(path, options.session, data.mask).append_missing(log)
         lines = read_trace(path)
         if options.usage:

@@ -29,8 +29,8 @@ Search for better settings of a policy. The search uses one part of the sessions
 which the search never sees. The parts share no project. The result is a policy file with the report in its comments.
 """
 _EPILOG = """\
-The search looks for settings that keep the most (mean of edit blocks, lines, references in context and user words) at
-no more cost than before; settings that make requests invalid are rejected. The optimizer is an extra:
+The search looks for settings that keep the most (mean of text to edit, older lines, older names and words of the user)
+at no more cost than before; settings that make requests invalid are rejected. The optimizer is an extra:
 pip install 'tidegate[tune]'
 
 examples:
@@ -81,13 +81,13 @@ def run(options: argparse.Namespace) -> int:
     policy = load(options.policy)
     tunable = list_tunable_settings(policy, options.vary)
     lab_options = resolve_lab_options(options, (options.window,), (options.policy,))
-    found = read_session_sources(options, lab_options.count)
-    plan = make_comparison_plan(options, found, (), lab_options)
+    sources = read_session_sources(options, lab_options.count)
+    plan = make_comparison_plan(options, sources, (), lab_options)
     search = SettingsSearch(plan, options.policy, tunable, options.seed, options.jobs or count_cores())
     start = {each.name: policy.settings[each.name] for each in tunable}
     with show_progress("trying settings", options.trials) as step:
         tuned = search.run(options.trials, start, step)
-    notes = (f"note: {note}" for note in list_data_notes(lab_options, found, plan))
+    notes = (f"note: {note}" for note in list_data_notes(lab_options, sources, plan))
     evidence = list(map(clean_line, [*_format_evidence(options, tuned), *notes]))
     print("\n".join(evidence))
     if not tuned.settings:
@@ -106,9 +106,9 @@ def _check_written_policy(out: "Path", tuned: "TuningResult") -> None:
     """Check that the written file has the settings that were measured."""
     from tidegate.presets import load
 
-    written = load(out).settings
+    settings = load(out).settings
     for name, value in tuned.settings:
-        if float(written[name]) != float(value):
+        if float(settings[name]) != float(value):
             raise BadInput(
                 f"{out}: {name} could not be set to {value}.",
                 "Set it by hand; the line of this setting has an unusual form.",
@@ -142,15 +142,17 @@ def _format_report_line(line: "MeasureChange") -> str:
 
     share = MEASURES_BY_KEY[line.measure_key].unit == "share"
     change = f"{_format_estimate(line.before, share)} -> {_format_estimate(line.after, share)}"
-    found = f"{MEASURES_BY_KEY[line.measure_key].name}: {change}"
+    report_line = f"{MEASURES_BY_KEY[line.measure_key].name}: {change}"
     difference = line.difference
     if difference.mean is None:
-        return found
+        return report_line
     scale = 100 if share else 1
-    found += f", difference {scale * difference.mean:+.3g}"
+    report_line += f", difference {scale * difference.mean:+.3g}"
     if difference.low is None or difference.high is None:
-        return f"{found} (too few for an interval)"
-    return f"{found} [{scale * difference.low:+.3g} {scale * difference.high:+.3g}] {line.verdict or 'no verdict'}"
+        return f"{report_line} (too few for an interval)"
+    return (
+        f"{report_line} [{scale * difference.low:+.3g} {scale * difference.high:+.3g}] {line.verdict or 'no verdict'}"
+    )
 
 
 def _format_estimate(each: "MeanEstimate", share: bool) -> str:

@@ -161,7 +161,7 @@ def _make_settings(
 
     import msgspec
 
-    from tidegate.cli.serve import check_policies, make_gateway_settings
+    from tidegate.cli.serve import check_before_start, make_gateway_settings
 
     settings = make_gateway_settings(options, config.settings.gateway, upstreams)
     # The tokens of a shared gateway are not for this one: it has one client, with a token made for this run. Nobody
@@ -169,7 +169,7 @@ def _make_settings(
     settings = msgspec.structs.replace(
         settings, tokens=(), client_token=secrets.token_urlsafe(32), shutdown_timeout=_SHUTDOWN_TIMEOUT
     )
-    check_policies(settings)
+    check_before_start(settings)
     return settings
 
 
@@ -206,15 +206,16 @@ def _run_with_gateway(
             raise BadInput(
                 "There is no session to continue.", "Name it with --session; `tidegate sessions` lists them."
             )
-        own_id = ""
+        resumed: list[str] = []
         if session:
             continued = find_continued_session(data, client, session, Path.cwd(), options.origin)
             settings = msgspec.structs.replace(settings, continued=continued)
-            own_id = find_own_session(data, client, session)
+            resumed = make_resume_arguments(client, session, find_own_session(data, client, session))
         if options.dry_run and settings.continued is not None:
-            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window))
+            returns = bool(resumed and not options.arguments)
+            sys.stderr.write(describe_dry_run(data, client, settings.continued, settings.window, returns=returns))
             return EXIT_OK
-        arguments = options.arguments or make_resume_arguments(client, session, own_id)
+        arguments = options.arguments or resumed
         watch = _RunWatch(data, Path.cwd(), client.title)
         with _LogFile(options.log) as log_file:
             gateway = Gateway(settings, data, log_file.write_line, watch.add)
@@ -397,12 +398,12 @@ class _RunWatch:
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
-        gone = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
+        omission = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
         requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
         lines = [
             f"tidegate: session {name}, {requests}",
             f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
-            f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
+            f"  left the view  {omission if left[0] else 'nothing: every message is still in it'}",
             *_describe_savings(found),
         ]
         if left[0]:

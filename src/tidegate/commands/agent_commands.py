@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 from tidegate.agent.config.launch import override_config
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS, resolve_target
 from tidegate.agent.config.resolved_config import load_configured_policy
+from tidegate.agent.hook_types import Hook, describe_condition
 from tidegate.agent.hooks.runner import hook_action_name
-from tidegate.agent.hooks.types import Hook, describe_condition
 from tidegate.agent.provider_connection import find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, find_skills
 from tidegate.commands.actions import AttachOutput, ChooseTheme, PickModel, SwitchModel, SwitchPolicy
@@ -65,9 +65,9 @@ def list_model_choices(context: CommandContext) -> list[ModelChoice]:
 
 
 def _make_choice(name: str, context: CommandContext, *, is_current: bool) -> ModelChoice:
-    known = find_model(name.partition("/")[2], context.model_overrides)
-    rates = known.prices[0] if known is not None and known.prices else None
-    window = context.session.window if is_current else known.window if known is not None else None
+    model = find_model(name.partition("/")[2], context.model_overrides)
+    rates = model.prices[0] if model is not None and model.prices else None
+    window = context.session.window if is_current else model.window if model is not None else None
     return ModelChoice(name, window, rates.input if rates else None, rates.output if rates else None, is_current)
 
 
@@ -93,8 +93,10 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
 async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
         now = context.session.policy.name
-        shown = [f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in preset_names()]
-        return CommandAnswer("\n".join(shown))
+        policies = [
+            f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in preset_names()
+        ]
+        return CommandAnswer("\n".join(policies))
     context.require_idle()
     config = context.require_launch_options().load_config().config
     policy = load_configured_policy(override_config(config, policy=arguments))
@@ -107,11 +109,11 @@ async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
 async def run_skills(context: CommandContext, arguments: str) -> CommandAnswer:
     agent = context.require_agent()
     folders = agent.config.settings.skills or DEFAULT_SKILL_FOLDERS
-    found = find_skills(agent.config, agent.agent.context.workspace)
+    skills = find_skills(agent.config, agent.agent.context.workspace)
     if arguments:
-        return CommandAnswer(found.read_body(arguments))
-    lines = [f"{each.name}: {each.description}" for each in found.by_name.values()]
-    return CommandAnswer("\n".join([*lines, *found.problems]) or f"There are no skills in {', '.join(folders)}.")
+        return CommandAnswer(skills.read_body(arguments))
+    lines = [f"{each.name}: {each.description}" for each in skills.by_name.values()]
+    return CommandAnswer("\n".join([*lines, *skills.problems]) or f"There are no skills in {', '.join(folders)}.")
 
 
 async def run_hooks(context: CommandContext, arguments: str) -> CommandAnswer:

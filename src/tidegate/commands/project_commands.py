@@ -89,25 +89,25 @@ def draft_project_file(workspace: Path) -> str:
 async def run_review(context: CommandContext, arguments: str) -> CommandAnswer:
     """List the files that calls of this session edited, with the diffs in order."""
     changes = await asyncio.to_thread(read_file_changes, context.session.log)
-    shown = {path: made for path, made in changes.items() if arguments in path}
-    if not shown:
+    matching = {path: made for path, made in changes.items() if arguments in path}
+    if not matching:
         return CommandAnswer("No file with such a name was edited." if arguments else "No file was edited here.")
     most = None if arguments else _MAX_LINES
-    return CommandAnswer("\n\n".join(_format_changes(path, made, most) for path, made in shown.items()))
+    return CommandAnswer("\n\n".join(_format_changes(path, made, most) for path, made in matching.items()))
 
 
 def read_file_changes(log: LogReader) -> dict[str, list[FileChange]]:
     """Return the changes of calls that did not fail, by file, in the order of the log."""
     pending: dict[str, FileChange] = {}
-    found: dict[str, list[FileChange]] = {}
+    changes: dict[str, list[FileChange]] = {}
     for event in log.read():
         parts = event.payload.message.parts if isinstance(event.payload, MessageAdded) else ()
         for part in parts:
             if isinstance(part, Call) and (change := find_file_change(part.name, part.arguments)) is not None:
                 pending[part.id] = change
             elif isinstance(part, Result) and (made := pending.pop(part.call_id, None)) is not None and not part.error:
-                found.setdefault(made.path, []).append(made)
-    return found
+                changes.setdefault(made.path, []).append(made)
+    return changes
 
 
 def _format_changes(path: str, changes: list[FileChange], most: int | None) -> str:

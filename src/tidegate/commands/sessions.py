@@ -26,8 +26,8 @@ from tidegate.datafolder.workspaces import find_last_session
 from tidegate.memory.log_lines import extract_log_lines
 from tidegate.memory.search import SearchHit
 from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
+from tidegate.session.costs import CostReport, CostTotal
 from tidegate.session.recall import recall_text
-from tidegate.session.reports.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.store import SessionInfo
 
@@ -136,8 +136,10 @@ def _list_sessions(context: CommandContext, words: str = "") -> str:
 
 def _format_session(info: SessionInfo, title: str, *, is_current: bool) -> str:
     mark = "  (this one)" if is_current else ""
-    shown = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
-    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {shown}".rstrip()
+    short_title = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
+    return (
+        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {short_title}".rstrip()
+    )
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -154,11 +156,11 @@ async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
             "Give the whole name; /sessions lists them.",
         )
     name = arguments if arguments in names else like[0]
-    shown = clean_line(name)
+    line = clean_line(name)
     return (
-        CommandAnswer(f"This is {shown} already.")
+        CommandAnswer(f"This is {line} already.")
         if name == context.session_name
-        else CommandAnswer(f"Continuing in {shown}.", action=ResumeSession(name))
+        else CommandAnswer(f"Continuing in {line}.", action=ResumeSession(name))
     )
 
 

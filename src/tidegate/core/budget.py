@@ -109,8 +109,8 @@ def make_budget(  # noqa: PLR0913 - keyword arguments
     if window is not None and window <= 0:
         raise TooSmall(f"The window is {window} tokens.", "Give a positive number of tokens.")
     size = window or cap or UNKNOWN_WINDOW
-    taken = math.ceil((fixed + MIN_ROOM) * scale)
-    if taken > size:
+    least = math.ceil((fixed + MIN_ROOM) * scale)
+    if least > size:
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
             f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}.",
@@ -124,11 +124,11 @@ def make_budget(  # noqa: PLR0913 - keyword arguments
     if max_output > lowered:
         lowered = max_output
         notes.append(f"The reserve is {lowered:,} tokens, because of the answer that the request asks for.")
-    if lowered > size - taken:
+    if lowered > size - least:
         notes.append(
-            f"The reserve is lowered to {size - taken:,} tokens: system prompt and tools need the rest of the window."
+            f"The reserve is lowered to {size - least:,} tokens: system prompt and tools need the rest of the window."
         )
-        lowered = size - taken
+        lowered = size - least
     if fixed * scale > size * _LARGE_FIXED_SHARE:
         notes.append(
             f"System prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client."
@@ -159,7 +159,7 @@ def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
     capacity, scale = budget.capacity, budget.scale
     over = measure_request(view, budget) - capacity
-    beyond_room = view.tokens + budget.fixed - math.floor(capacity / scale)
+    beyond_room = view.read_tokens + budget.fixed - math.floor(capacity / scale)
     return max(beyond_room, math.ceil(over / scale)) if over > 0 or beyond_room > 0 else 0
 
 

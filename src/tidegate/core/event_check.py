@@ -106,8 +106,8 @@ def _check_counts(counts: dict[str, int]) -> str:
 
 def _check_images(parts: Iterable[Part]) -> str:
     for part in parts:
-        if isinstance(part, Result) and (found := _check_images(part.parts)):
-            return found
+        if isinstance(part, Result) and (images := _check_images(part.parts)):
+            return images
         if isinstance(part, Image) and not (
             is_possible_count(part.width, _MAX_PIXELS) and is_possible_count(part.height, _MAX_PIXELS)
         ):

@@ -80,6 +80,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
     - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
     - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
     - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
+    - `cleared`: the provider left out so many tokens of the last request before the model read it
     - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
     - `key`: text is a number of messages and the idempotency key that those just before it were added with
     - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
@@ -110,6 +111,7 @@ class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="not
 
 THINKING_LEFT_OUT: Final = "thinking_left_out"
 THINKING_DROPPED: Final = "thinking_dropped"
+CLEARED: Final = "cleared"
 SENT_UNMANAGED: Final = "sent_unmanaged"
 SENT_WHOLE: Final = "sent_whole"
 STORED_ANSWER: Final = "stored_answer"

@@ -30,15 +30,15 @@ def find_branch_points(events: Iterable[Event]) -> list[BranchPoint]:
 
 def hidden_spans(points: list[BranchPoint]) -> list[EventSpan]:
     """The events that are not on the current branch, as spans in ascending order."""
-    hidden: list[EventSpan] = []
+    spans: list[EventSpan] = []
     end: int | None = None  # the last event still to be classified; None: the end of the log
     for point in reversed(points):
         if end is not None and point.seq > end:
             continue  # this branch point is itself on a branch that was left
         if point.after + 1 < point.seq:
-            hidden.append(EventSpan(point.after + 1, point.seq - 1))
+            spans.append(EventSpan(point.after + 1, point.seq - 1))
         end = point.after
-    return hidden[::-1]
+    return spans[::-1]
 
 
 def iterate_current_branch(read: Callable[[], Iterable[Event]]) -> Iterator[Event]:

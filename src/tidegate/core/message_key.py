@@ -1,17 +1,21 @@
 """The key of a message: a hash of its content, by which a message is recognized when it is sent again."""
 
+from collections.abc import Collection
 from hashlib import blake2b
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text
+from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+
+_UNSTABLE_KEYS = ("id", "status", "cache_control")
+"""Of a provider's block: a client may leave them out or change them."""
 
 
 def hash_message(message: Message) -> str:
     """The key of a message by its content.
 
     Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
-    two requests. Calls and results count with their ids.
+    two requests. Calls and results count with their ids, and compactions by a provider with their content.
     """
     found = [message.role, *filter(None, map(_describe_part, message.parts))]
     try:
@@ -31,11 +35,16 @@ def _describe_part(part: Part) -> list[object] | None:
         return ["call", part.id, part.name, _canonical_json(part.arguments)]
     if isinstance(part, Result):
         return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
+    if isinstance(part, Thinking) and part.compacts:
+        return ["compaction", _canonical_json(part.block, _UNSTABLE_KEYS)]
     return None
 
 
-def _canonical_json(text: str) -> bytes:
+def _canonical_json(text: str, without: Collection[str] = ()) -> bytes:
     try:
-        return msgspec.json.encode(msgspec.json.decode(text), order="sorted")
+        value = msgspec.json.decode(text)
+        if isinstance(value, dict):
+            value = {key: inner for key, inner in value.items() if key not in without}
+        return msgspec.json.encode(value, order="sorted")
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError):
         return text.encode("utf-8", "surrogatepass")

@@ -21,6 +21,8 @@ TOOL_SUMMARY = "tool_summary"
 SUMMARY = "summary"
 REMINDER = "reminder"
 NOTE = "note"
+LEDGER = "ledger"
+PIN = "pin"
 INSTRUCTION = "instruction"
 """A system message of whoever wrote the configuration. It is sent as part of the system prompt."""
 INTERRUPTED = "interrupted"
@@ -73,10 +75,14 @@ class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image",
 
 
 class Thinking(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="thinking", omit_defaults=True):
-    """Plain reasoning text, or `block`: the provider's JSON of a signed or encrypted block, never to be changed."""
+    """Plain reasoning text, or `block`: the provider's JSON of a signed or encrypted block, never to be changed.
+
+    With `compacts` the block is a summary that the provider made and reads in place of everything before it.
+    """
 
     text: str = ""
     block: str = ""
+    compacts: bool = False
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", omit_defaults=True):
@@ -179,6 +185,11 @@ def texts_of(message: Message) -> Iterator[str]:
             yield part.text
         elif isinstance(part, Result):
             yield from (inner.text for inner in part.parts if isinstance(inner, Text))
+
+
+def compacts_history(message: Message) -> bool:
+    """Whether the provider reads a block of this message in place of everything before it."""
+    return any(isinstance(part, Thinking) and part.compacts for part in message.parts)
 
 
 def text_of(message: Message) -> str:

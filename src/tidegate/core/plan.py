@@ -12,6 +12,7 @@ replay use the same plan.
 
 import math
 from collections.abc import Callable, Generator, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, Part, Thinking
+from tidegate.core.messages import Message, Part, Result, Text, Thinking, result_of
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -40,7 +41,7 @@ from tidegate.core.stages.guard import guard_history
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.secrets import mask_outcome
-from tidegate.core.view import View
+from tidegate.core.view import Item, View
 
 
 class AskSummary(NamedTuple):
@@ -165,26 +166,26 @@ def _has_signed_thinking(parts: Sequence[Part]) -> bool:
 def _touches_loop_start(edits: Sequence[Edit], at: PlanContext) -> bool:
     """Whether these edits change the message with which a running tool loop must begin."""
     start = at.view.loop_start
-    changed = EditIndex(edits)
-    return bool(start) and (start in changed.dropped or start in changed.replaced)
+    edit_index = EditIndex(edits)
+    return bool(start) and (start in edit_index.dropped or start in edit_index.replaced)
 
 
 def _without_bound_thinking(edits: tuple[Edit, ...], at: PlanContext) -> tuple[Edit, ...]:
     """The edits, and for each later message one that takes out signed thinking, which is bound to what is before it."""
-    changed = EditIndex(edits)
+    edit_index = EditIndex(edits)
     found: list[Edit] = []
-    is_changed = any(not insert.after_id for insert in changed.inserts)
+    is_changed = any(not insert.after_id for insert in edit_index.inserts)
     for item in at.view.items:
-        message, new = item.message, changed.replaced.get(item.message.id)
-        is_changed = is_changed or message.id in changed.dropped or new is not None
+        message, new = item.message, edit_index.replaced.get(item.message.id)
+        is_changed = is_changed or message.id in edit_index.dropped or new is not None
         parts = new.parts if new is not None else message.parts
-        if is_changed and message.id not in changed.dropped and _has_signed_thinking(parts):
+        if is_changed and message.id not in edit_index.dropped and _has_signed_thinking(parts):
             kept = tuple(part for part in parts if not (isinstance(part, Thinking) and part.block))
             tokens = at.budget.count(Message(message.role, kept))
             found.append(Replace(message.id, kept, tokens, new.kind if new is not None else None))
-        is_changed = is_changed or bool(changed.inserts_after(message.id))
-    taken = {edit.id for edit in found if isinstance(edit, Replace)}
-    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in taken)), *found)
+        is_changed = is_changed or bool(edit_index.inserts_after(message.id))
+    replaced_ids = {edit.id for edit in found if isinstance(edit, Replace)}
+    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in replaced_ids)), *found)
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -228,11 +229,11 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
         return []
     edits = _with_token_counts(outcome.edits, at)
     rest = seen.tokens + _token_change(seen, edits)
-    kept = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
-    outcome = _with_tally(outcome, kept)
-    if _touches_loop_start(kept.edits, at):
+    ledger = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
+    outcome = _with_tally(outcome, ledger)
+    if _touches_loop_start(ledger.edits, at):
         outcome = msgspec.structs.replace(outcome, why=f"{outcome.why}; {_LOOP_WITHOUT_THINKING}")
-    return [(yield from _commit("guard", moment, "", outcome, at, kept.edits, newest=True))]
+    return [(yield from _commit("guard", moment, "", outcome, at, ledger.edits, newest=True))]
 
 
 def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
@@ -300,10 +301,10 @@ def _carry_out(
     if not outcome.grows and freed < enough:
         return refused(make_sentence(outcome.why, f"it would free only {freed:,} of at least {enough:,} tokens"))
     if not outcome.grows or freed >= enough:
-        kept = _update_ledger_within(edits, freed - enough, at)
-        if kept.lost:
+        ledger = _update_ledger_within(edits, freed - enough, at)
+        if ledger.lost:
             return refused(make_sentence(outcome.why, "it would free too little to keep the rules of the user"))
-        outcome, edits = _with_tally(outcome, kept), kept.edits
+        outcome, edits = _with_tally(outcome, ledger), ledger.edits
     origin = rule.run.origin if isinstance(rule.run, ExternalStage) else ""
     return (yield from _commit(rule.stage, moment, rule.name, outcome, at, edits, origin=origin))
 
@@ -312,8 +313,8 @@ def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) 
     """Check a transaction for the facts it removes. The ledger may take at most `spare` tokens to keep them."""
     most = ledger_allowance(at.policy, at.view, at.budget)
     held = at.view.tokens - hide_ledger(at.view).tokens
-    kept = update_ledger(at.policy, at.view, edits, at.budget, most, spare)
-    return kept._replace(lost=kept.lost and held + spare < most)
+    ledger = update_ledger(at.policy, at.view, edits, at.budget, most, spare)
+    return ledger._replace(lost=ledger.lost and held + spare < most)
 
 
 def _commit(
@@ -333,6 +334,7 @@ def _commit(
     """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
+    edits = _keep_compaction(edits, at.view)
     if at.binds_prefix:
         edits = _without_bound_thinking(edits, at)
     before = at.view.tokens
@@ -346,6 +348,38 @@ def _commit(
     if failed is not None:
         return Decision(moment, rule, stage, False, failed, before, before)
     return Decision(moment, rule, stage, True, outcome.why, before, after)
+
+
+def _keep_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
+    """The edits without those of the message with a compaction by the provider, which must stay the first as it is.
+
+    The model does not see what is before it. Results of its calls that would leave with it are shortened to a pointer.
+    """
+    first = view.compaction_id
+    if not first or not view.items or view.items[0].message.id != first:
+        return edits
+    results = {item.message.id: item.message for item in takewhile(_is_result, view.items[1:])}
+    found: list[Edit] = []
+    for edit in edits:
+        if isinstance(edit, Insert) and not edit.after_id:
+            edit = msgspec.structs.replace(edit, after_id=first)
+        elif isinstance(edit, Drop) and first in edit.ids:
+            edit = Drop(tuple(ident for ident in edit.ids if ident != first and ident not in results))
+            found += [_make_pointer(message) for message in results.values()]
+        if not (isinstance(edit, Replace) and edit.id == first) and edit != Drop(()):
+            found.append(edit)
+    return tuple(found)
+
+
+def _is_result(item: Item) -> bool:
+    return item.message.role == "tool"
+
+
+def _make_pointer(message: Message) -> Replace:
+    result = result_of(message)
+    assert result is not None
+    text = f"[recall {message.id} has all of it]"
+    return Replace(message.id, (Result(result.call_id, (Text(text),), result.error),), len(text) // 3 + 8)
 
 
 def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ...]:

@@ -13,7 +13,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, Meter, RuleFiring, View
 
-SNAPSHOT_VERSION = 7
+SNAPSHOT_VERSION = 8
 """Raise it with every change of the fields or of the fold: older snapshots are then refused, and the log is folded."""
 
 
@@ -59,6 +59,10 @@ class _Frozen(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
     rejected_seq: int
     state_note: str
     state_note_seq: int
+    compaction_id: str
+    compaction_tokens: int
+    covered_items: list[Item]
+    cleared_tokens: int
 
 
 _SAME_FIELDS = tuple(name for name in _Frozen.__struct_fields__ if name not in ("version", "skip"))

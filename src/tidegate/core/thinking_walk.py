@@ -17,7 +17,7 @@ from typing import Protocol
 import msgspec
 
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import Call, Message, Text, Thinking, Tool
+from tidegate.core.messages import Call, Message, Text, Thinking, Tool, compacts_history
 
 BIRTH_TOPIC = "birth"
 """A note after an answer; its text is the birth of the newest answer."""
@@ -70,7 +70,7 @@ class ThinkingWalk:
         self._binds_prefix = binds_prefix
         self._is_foreign = is_foreign
         self._is_open = is_open
-        self._chain = _hash_fixed_part(view.system, view.tools) if binds_prefix else b""
+        self._chain = self._fixed = _hash_fixed_part(view.system, view.tools) if binds_prefix else b""
         self._last = ""
 
     @property
@@ -82,6 +82,10 @@ class ThinkingWalk:
         """Whether the signed data of the next message may be sent. `sent` is the message as a host has it."""
         message = sent or item.message
         if not self._binds_prefix:
+            return not self._is_rejected(item.message.id)
+        if compacts_history(message):  # what is bound to the prefix is bound to this from here on
+            self._last = item.message.id
+            self._chain = blake2b(self._fixed + hash_message(item.message).encode(), digest_size=12).digest()
             return not self._is_rejected(item.message.id)
         is_valid = True
         if has_signed_data(message):

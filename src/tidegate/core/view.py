@@ -13,6 +13,9 @@ The fold keeps three laws:
   `unanswered` until the repair answers it; if the true result comes later, it replaces the repair's answer.
 - *Signed data may be valid only after an unchanged prefix.* When an edit changes the view at some place, every later
   message loses `signed`. `core/thinking_walk.py` decides from it and from the message's birth what is sent.
+- *A compaction by the provider starts the view again.* The provider does not read what is before it any more, so that
+  leaves the view; the log has it. The message with the compaction counts as a part of the fixed part, because no stage
+  can make it smaller. What gives rules stays in `covered_items`, so that the next ledger can have them.
 - *`prefix_seq` says what the renderer may reuse*: it is the seq of the last event that changed anything but the end.
 """
 
@@ -26,6 +29,7 @@ from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import (
     BRANCH,
+    CLEARED,
     STATE_NOTE,
     Event,
     HostNote,
@@ -38,6 +42,8 @@ from tidegate.core.events import (
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
+    LEDGER,
+    PIN,
     TOOL_RESULT,
     KindIndex,
     Message,
@@ -45,6 +51,7 @@ from tidegate.core.messages import (
     Text,
     Tool,
     calls_of,
+    compacts_history,
     is_user_request,
     result_of,
 )
@@ -194,6 +201,10 @@ class View:
         # Whether the view was ever edited, also by an edit that was undone; and up to where signed data was refused.
         self.first_edit_seq = 0
         self.rejected_seq = 0
+        self.compaction_id, self.compaction_tokens = "", 0
+        self.covered_items: list[Item] = []
+        # Tokens of this view that the provider itself left out of the last request.
+        self.cleared_tokens = 0
         self.newest_request = ""
         self.last_fired: dict[str, RuleFiring] = {}
         # The provider's last report, if it is still about this view, and the tokens added since.
@@ -254,10 +265,21 @@ class View:
         if seen.role == "tool":
             self._answer(item)
             return
+        if seen.role == "assistant" and compacts_history(seen):
+            item = self._start_from_compaction(item)
         calls = [call.id for call in calls_of(seen)]
         self._append(item, len(calls))
         if calls:
             self.unanswered[seen.id] = calls
+
+    def _start_from_compaction(self, item: Item) -> Item:
+        """Leave out what the provider replaced by a block of this message. Returns the message without its tokens."""
+        self.covered_items += [each for each in self.items if each.message.kind in (LEDGER, PIN) or rules_given(each)]
+        self.orphans = []
+        self._moved()
+        self._rebuild([], 0)
+        self.compaction_id, self.compaction_tokens = item.message.id, item.tokens
+        return msgspec.structs.replace(item, tokens=0, metered_tokens=0)
 
     def _answer(self, item: Item) -> None:
         """Put a result after its call. Unless its group is the last one, later items move."""
@@ -301,17 +323,18 @@ class View:
         self._moved()
         if edited.rule:
             self.last_fired[edited.rule] = RuleFiring(self.total_turns, event.time)
-        changed = EditIndex(edited.edits)
-        self.removed_rules.update(dict.fromkeys(changed.removed_rules, event.seq))
+        edit_index = EditIndex(edited.edits)
+        self.removed_rules.update(dict.fromkeys(edit_index.removed_rules, event.seq))
         if self.orphans:
-            self.orphans = [item for item in self.orphans if item.message.id not in changed.dropped]
-        result = _apply_edits(changed, self.items, self.meter, event.seq)
+            self.orphans = [item for item in self.orphans if item.message.id not in edit_index.dropped]
+        result = _apply_edits(edit_index, self.items, self.meter, event.seq)
         self._rebuild(result.items, result.first)
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""
         self.edited_seq = self.head
         self.usage = None
+        self.cleared_tokens = 0
 
     def start_branch(self, event: Event) -> None:
         """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
@@ -340,9 +363,12 @@ class View:
             self.state_note, self.state_note_seq = noted.text, self.head
         elif noted.topic == "clear":
             self.state_note, self.state_note_seq = "", 0
+            self.compaction_id, self.compaction_tokens, self.covered_items = "", 0, []
             self.orphans = []
             self._moved()
             self._rebuild([], 0)
+        elif noted.topic == CLEARED:
+            self.cleared_tokens = min(max(noted.tokens, 0), self.tokens)
         elif noted.topic == "turn":
             self.started_turns = self.total_turns
         elif noted.topic == "weighed":
@@ -450,6 +476,11 @@ class View:
             return not (edited or _is_said_after(item.message.id, since))
 
         def counted(item: Item) -> Item:
+            if self.compaction_id and item.message.id == self.compaction_id:
+                known = weighed_again(item, self.compaction_tokens, self.meter)
+                if not is_trusted(known):
+                    self.compaction_tokens = count_message(item.message, counter, thinking=thinking)
+                return item
             if is_trusted(item):
                 return item
             tokens = count_message(item.message, counter, thinking=thinking)
@@ -485,8 +516,13 @@ class View:
 
     @property
     def fixed_tokens(self) -> int:
-        """The tokens of the system prompt and the tool definitions."""
-        return self.system_tokens + self.tools_tokens
+        """The tokens of the system prompt, the tool definitions, and what the provider made of earlier messages."""
+        return self.system_tokens + self.tools_tokens + self.compaction_tokens
+
+    @property
+    def read_tokens(self) -> int:
+        """The tokens of the messages, without those that the provider itself leaves out."""
+        return self.tokens - self.cleared_tokens
 
     @property
     def message_count(self) -> int:

@@ -83,9 +83,10 @@ class DataFolder(FolderContents):
         """Open a new or stored session. Close it, or let it end with the process.
 
         A stored session is opened as its policy restores it. Without `restore` it continues as it was, with another
-        model or policy if these are given. Without `live_trace` the file of its trace is written from time to time and
-        when the session is closed, not with every event. With `trace_content` the trace has the text of messages,
-        masked. Without `keep_empty` a new session is stored with its first message. `options` are those of `Session`.
+        model or policy if these are given. Without `live_trace` no file is made for its trace, which `tidegate trace`
+        derives from the log; one that is there is brought up to date from time to time. With `trace_content` the trace
+        has the text of messages, masked. Without `keep_empty` a new session is stored with its first message.
+        `options` are those of `Session`.
         """
         policy = load(policy) if isinstance(policy, str) else policy
         self.check_new(name)
@@ -111,16 +112,16 @@ class DataFolder(FolderContents):
         self, name: str, model: str = "", *, policy: str | Policy = "default", restore: bool = True, **options: Any
     ) -> Session:
         """`open` for async code. If the task is cancelled, the session is closed again."""
-        opened: list[Session] = []
+        sessions: list[Session] = []
 
         def act() -> Session:
-            opened.append(self.open(name, model, policy=policy, restore=restore, **options))
-            return opened[0]
+            sessions.append(self.open(name, model, policy=policy, restore=restore, **options))
+            return sessions[0]
 
         try:
             return await finish(asyncio.to_thread(act))
         except asyncio.CancelledError:
-            for session in opened:
+            for session in sessions:
                 await finish(asyncio.to_thread(session.close))
             raise
 
@@ -129,27 +130,28 @@ class DataFolder(FolderContents):
     ) -> tuple[bool, Session]:
         """Return whether the session was stored before, and the session."""
         key, log = session_file_key(name), self.open_log(name)
-        known = log.head > 0
+        is_known = log.head > 0
         files = self.session_files(name)
         if isinstance(files, CachedFolder):
             files.refresh_cache()  # another host may have written some
         storage = SessionStorage(
-            log if known or keep_empty else DeferredLog(log),
+            log if is_known or keep_empty else DeferredLog(log),
             DataFolderEffects(files, self.notes, name, self.mask),
             self.mask,
-            self.snapshots.load(key, log, policy.meter) if known else None,
+            self.snapshots.load(key, log, policy.meter) if is_known else None,
         )
         session = Session(model, policy=policy.for_thread(key), log=storage, **{"clock": self.clock, **options})
         session.history.recall_index.save_to(self.recall_file(name), self.mask)
-        return known, session
+        return is_known, session
 
     def _attach_observers(self, name: str, session: Session, live_trace: bool, trace_content: bool) -> None:
-        interval = 1 if live_trace else _TRACE_INTERVAL
-        trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
-        call_when_stored(session.log, partial(trace.append_missing, session.log))
-        call_when_stored(session.log, partial(session.history.observe, trace))
-        if not live_trace:
-            session.call_on_close(partial(trace.append_missing, session.log))
+        if live_trace or self.trace_path(name).exists():
+            interval = 1 if live_trace else _TRACE_INTERVAL
+            trace = Trace(self.trace_path(name), name, self.mask, interval=interval, content=trace_content)
+            call_when_stored(session.log, partial(trace.append_missing, session.log))
+            call_when_stored(session.log, partial(session.history.observe, trace))
+            if not live_trace:
+                session.call_on_close(partial(trace.append_missing, session.log))
         session.history.observe(lambda _: self.search_feed.add(name))
         session.call_on_close(partial(self.search_feed.finish, name))
         session.history.observe(
@@ -162,11 +164,11 @@ class DataFolder(FolderContents):
         if not log.head:
             raise session_not_found(name)
         view = fold_log(log.read)
-        noted = parse_model_note(view.model_note)
+        note = parse_model_note(view.model_note)
         return LiveConversation(
             log,
-            model=noted.model,
-            dialect=resolve_dialect(noted.wire, noted.model),
+            model=note.model,
+            dialect=resolve_dialect(note.wire, note.model),
             counter=TokenEstimator(),
             meter=None,
             clock=self.clock,

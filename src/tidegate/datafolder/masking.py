@@ -56,21 +56,21 @@ class EventMasker:
         return event if what is event.payload else msgspec.structs.replace(event, payload=what)
 
     def mask_text(self, text: str) -> str:
-        masked = self._mask(text)
-        if masked != text:
-            self.count += max(1, masked.count(_MASK) - text.count(_MASK))
-        return masked
+        safe_text = self._mask(text)
+        if safe_text != text:
+            self.count += max(1, safe_text.count(_MASK) - text.count(_MASK))
+        return safe_text
 
     def mask_json(self, text: str) -> str:
         """Mask a text so that JSON stays JSON: if masking the whole text would break it, each string is masked."""
-        masked = self._mask(text)
-        if masked == text:
+        safe_text = self._mask(text)
+        if safe_text == text:
             return text
         value = _parsed(text)
-        if value is not None and _parsed(masked) is None:
+        if value is not None and _parsed(safe_text) is None:
             return msgspec.json.encode(self._mask_value(value.value)).decode()
-        self.count += max(1, masked.count(_MASK) - text.count(_MASK))
-        return masked
+        self.count += max(1, safe_text.count(_MASK) - text.count(_MASK))
+        return safe_text
 
     def _mask_value(self, value: object) -> object:
         if isinstance(value, str):

@@ -108,11 +108,11 @@ def remove_session(
         info = next((each for each in contents.store.sessions() if each.name == name), None)
         mark = read_retention_mark(contents, retention_mark_file(name)) or RetentionMark(name, 0)
         with clean_up_once(contents.store):  # raises if the removed records could not be cleared from the disk
-            removed = begin_removal(contents, mark, info, why, step)
-        if removed is None:
+            session = begin_removal(contents, mark, info, why, step)
+        if session is None:
             raise StaleHead(f"Session {name!r} was used meanwhile; it is whole.", "Try again.")
         finish_removals(contents, [name], step)
-        return removed
+        return session
 
 
 def finish_removal(contents: FolderContents, name: str) -> None:
@@ -147,8 +147,8 @@ def begin_removal(
 ) -> RemovedSession | None:
     """Write the intent, then delete the data. None if the session was used since its removal began: it is kept."""
     if mark.days != BEING_REMOVED or mark.removed is None:
-        removed = _describe_removal(mark.session, info, why, contents.clock())
-        mark = RetentionMark(mark.session, BEING_REMOVED, removed, max(0, mark.days))
+        removal = _describe_removal(mark.session, info, why, contents.clock())
+        mark = RetentionMark(mark.session, BEING_REMOVED, removal, max(0, mark.days))
         begin_change(contents, UnfinishedChange(mark.session, "remove"))
         write_retention_mark(contents, mark)
         step("intent written")
@@ -164,18 +164,21 @@ def _describe_removal(name: str, info: SessionInfo | None, why: str, now: float)
 def _delete_session_data(contents: FolderContents, mark: RetentionMark, step: StepCallback) -> RemovedSession | None:
     """All steps but the last one, `finish_removals`. Each step may be repeated."""
     name = mark.session
-    removed = mark.removed or _describe_removal(name, None, INTERRUPTED_REASON, contents.clock())
+    removal = mark.removed or _describe_removal(name, None, INTERRUPTED_REASON, contents.clock())
     has_log = contents.store.head(name) > 0
     if has_log:
-        _log_removal(contents, removed)
+        _log_removal(contents, removal)
         step("removal said")
     try:
         # Also if the log is gone: the process that deleted it may have died before the disk was cleared of it.
-        contents.store.delete(name, removed.records if has_log and mark.removed else None if has_log else 0)
+        contents.store.delete(name, removal.records if has_log and mark.removed else None if has_log else 0)
     except SessionNotFound:
         pass
     except StaleHead:
-        _log_removal(contents, msgspec.structs.replace(removed, why=f"not removed, used meanwhile: {removed.why}"))
+        _log_removal(
+            contents,
+            msgspec.structs.replace(removal, why=f"not removed, used meanwhile: {removal.why}"),
+        )
         _cancel_removal(contents, mark)
         return None
     step("log removed")
@@ -197,7 +200,7 @@ def _delete_session_data(contents: FolderContents, mark: RetentionMark, step: St
     if (search := contents.open_existing_search()) is not None:
         search.forget_session(name)
         step("index cleaned")
-    return removed
+    return removal
 
 
 def finish_removals(contents: FolderContents, names: list[str], step: StepCallback) -> None:

@@ -76,7 +76,7 @@ def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ig
     files = ((file, text) for file, text in contents.retention_folder.read_all() if file.endswith(".json"))
     marks = [mark for file, text in files if (mark := parse_retention_mark(file, text))]
     infos = {info.name: info for info in contents.store.sessions()} if marks else {}
-    removed: list[RemovedSession] = []
+    sessions: list[RemovedSession] = []
     clock_jumped = _MAX_PAUSE_SECONDS < contents.clock() - _read_last_check(contents) < math.inf
     expired = [
         mark
@@ -90,16 +90,16 @@ def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ig
             for mark in expired[:_MAX_REMOVED_AT_ONCE]:
                 try:
                     session = _remove_expired(contents, mark, infos.get(mark.session), step)
-                    removed += [session] if session else []
+                    sessions += [session] if session else []
                 except TidegateError:
                     is_unfinished = True
-        finish_removals(contents, [session.session for session in removed], step)
+        finish_removals(contents, [session.session for session in sessions], step)
     except TidegateError:
         is_unfinished = True
     if not is_unfinished:
         contents.retention_folder.update(_LAST_CHECK_FILE, lambda _: f"{contents.clock()}")
         step("looked")
-    return removed
+    return sessions
 
 
 def list_unused_sessions(contents: FolderContents, days: int) -> list[SessionInfo]:

@@ -65,21 +65,21 @@ class SecretSearch:
 
     def find_gaps(self, view: View) -> list[Gap]:
         """Return the parts that a snapshot of this view must leave out."""
-        found = []
+        gaps = []
         if self._mask(view.system) != view.system:
-            found.append(Gap("system", 0, _hash(view.system)))
+            gaps.append(Gap("system", 0, _hash(view.system)))
         if any(self._mask(text) != text for tool in view.tools for text in (tool.description, tool.parameters)):
-            found.append(Gap("tools", 0, _hash(view.tools)))
+            gaps.append(Gap("tools", 0, _hash(view.tools)))
         if any(self.suspect or self._mask(text) != text for text in view.removed_rules):
-            found.append(Gap("removed_rules", 0, _hash(view.removed_rules)))
+            gaps.append(Gap("removed_rules", 0, _hash(view.removed_rules)))
         if view.state_note and (self.suspect or self._mask(view.state_note) != view.state_note):
-            found.append(Gap("state_note", 0, _hash(view.state_note)))
+            gaps.append(Gap("state_note", 0, _hash(view.state_note)))
         if self.suspect:
-            found += [Gap("items", index, _hash_item(item)) for index, item in self._find_unclean(view.items)]
-            found += [Gap("orphans", index, _hash_item(item)) for index, item in self._find_unclean(view.orphans)]
+            gaps += [Gap("items", index, _hash_item(item)) for index, item in self._find_unclean(view.items)]
+            gaps += [Gap("orphans", index, _hash_item(item)) for index, item in self._find_unclean(view.orphans)]
         known = {item.message.id for item in (*view.items, *view.orphans)}
         self._clean = {ident: clean for ident, clean in self._clean.items() if ident in known}
-        return found
+        return gaps
 
     def _find_unclean(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
         for index, item in enumerate(items):

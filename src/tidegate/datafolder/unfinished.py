@@ -52,12 +52,12 @@ def list_unfinished(contents: FolderContents) -> list[UnfinishedChange]:
     """The changes that are noted: interrupted ones, and those that other processes are making now."""
     if not contents.unfinished_folder.has():  # the usual case, made cheap
         return []
-    found: list[UnfinishedChange] = []
+    changes: list[UnfinishedChange] = []
     for file, text in contents.unfinished_folder.read_all():
         with suppress(msgspec.DecodeError):
             change = msgspec.json.decode(text, type=UnfinishedChange)
-            found += [change] if file == _file_name(change.session, change.act) else []
-    return found
+            changes += [change] if file == _file_name(change.session, change.act) else []
+    return changes
 
 
 def _file_name(session: str, act: str) -> str:

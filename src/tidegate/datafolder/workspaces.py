@@ -13,10 +13,10 @@ def note_workspace(
     contents: FolderContents, session: str, workspace: Path, model: str | None = None, client: str = ""
 ) -> None:
     """Note that the session is used in this folder with this model and client. Writes nothing if that is known."""
-    known = find_session_use(contents, session)
-    others = tuple(each for each in known.clients if each != client)
-    use = SessionUse(str(workspace.resolve()), model, (*others, client) if client else known.clients)
-    if known != use:
+    session_use = find_session_use(contents, session)
+    others = tuple(each for each in session_use.clients if each != client)
+    use = SessionUse(str(workspace.resolve()), model, (*others, client) if client else session_use.clients)
+    if session_use != use:
         is_plain = (
             model is None and not use.clients
         ) or not use.folder.isprintable()  # a name that is not UTF-8 cannot be in JSON

@@ -227,7 +227,7 @@ class Gateway:
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
         # Elsewhere the key header has the key of the client, which is passed on.
-        in_key_header = bool(route.upstream.key) or path == "/metrics"
+        in_key_header = route.upstream.is_paid_here or path == "/metrics"
         token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
@@ -634,7 +634,8 @@ class Gateway:
         notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
         try:
             following, followed = exchange.conversation.following, exchange.followed
-            await self._gate.wait(lambda: following.record_reply_async(followed, reply, usage, notes=notes))
+            record, cleared = following.record_reply_async, copy.cleared_tokens
+            await self._gate.wait(lambda: record(followed, reply, usage, notes=notes, cleared=cleared))
             await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")

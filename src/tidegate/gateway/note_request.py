@@ -10,8 +10,8 @@ from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.catalog import find_window
 from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
+from tidegate.session.note_writer import NoteRefused
 from tidegate.session.state_notes import WriteTask, count_answer_tokens
-from tidegate.session.summaries.note_writer import NoteRefused
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.last_words import append_user_text
 from tidegate.wire.splicing.spans import remove_member, replace_value

@@ -54,7 +54,8 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
     else:
         family = _guess_family(path, headers)
         upstream = next((each for each in upstreams if each.family == family), upstreams[0])
-    handling, dialect = _find_handling(method, path, headers)
+    is_fixed = _is_signed(headers) and not upstream.aws_region
+    handling, dialect = _find_handling("" if is_fixed else method, path)
     model = _MODEL_IN_PATH.search(path)
     target = _join_paths(upstream.url, path)
     return Route(upstream, target, handling, dialect, session, unquote(model[1] or model[2]) if model else "")
@@ -81,12 +82,12 @@ def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
 
 
 def _is_signed(headers: Mapping[str, str]) -> bool:
-    """Whether the request is signed for AWS (Bedrock): then it must not be changed."""
+    """Whether the request is signed for AWS: then only what is signed again may be changed."""
     return headers.get("authorization", "").startswith("AWS4-")
 
 
-def _find_handling(method: str, path: str, headers: Mapping[str, str]) -> tuple[Handling, str]:
-    if method != "POST" or _is_signed(headers):
+def _find_handling(method: str, path: str) -> tuple[Handling, str]:
+    if method != "POST":
         return "proxy", ""
     for dialect in DIALECTS.values():
         if path.endswith(dialect.paths.count_endings):

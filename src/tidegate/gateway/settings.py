@@ -11,6 +11,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.policy import Policy
+from tidegate.gateway.aws_signature import find_bedrock_region
 from tidegate.presets import DEFAULT_PRESET, load
 from tidegate.session.state_notes import NOTE_STAGE
 from tidegate.session.summaries.prepared import wants_summaries
@@ -34,15 +35,24 @@ DEFAULT_PORT: Final = 8484
 
 
 class Upstream(msgspec.Struct, frozen=True):
-    """Where requests go. `name` is the path prefix that chooses it. With a `key` the gateway supplies the key."""
+    """Where requests go. `name` is the path prefix that chooses it. With a `key` the gateway supplies the key.
+
+    With an `aws_region` it signs the requests for Amazon Bedrock in this region.
+    """
 
     name: str
     family: Family
     url: str
     key: str = ""
+    aws_region: str = ""
 
     def __repr__(self) -> str:
         return f"Upstream({self.name!r}, {self.url!r})"  # never the key
+
+    @property
+    def is_paid_here(self) -> bool:
+        """Whether the gateway, and not the client, has what the provider wants to see."""
+        return bool(self.key or self.aws_region)
 
     @property
     def key_header(self) -> tuple[str, str]:
@@ -158,7 +168,9 @@ def parse_upstream(text: str, keys: Mapping[str, str] | None = None) -> Upstream
             f"{name[:40]!r} does not name an upstream.",
             "Write NAME=URL, where NAME is anthropic, openai or gemini, or begins with one of them and a hyphen.",
         )
-    return Upstream(name, family, check_upstream_url(url), (keys or {}).get(name, ""))
+    key = (keys or {}).get(name, "")
+    region = find_bedrock_region(url := check_upstream_url(url))
+    return Upstream(name, family, url, key, "" if key else region)
 
 
 def check_upstream_url(url: str) -> str:

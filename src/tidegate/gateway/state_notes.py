@@ -30,9 +30,9 @@ from tidegate.gateway.upstream_clients import UpstreamClients
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.costs import SideCost, make_spent_note
+from tidegate.session.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
 from tidegate.session.state_notes import NoteReport, WriteTask, Written
-from tidegate.session.summaries.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
 from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 

@@ -18,6 +18,7 @@ from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from tidegate.core.errors import BadInput
+from tidegate.gateway.aws_signature import AwsSigner
 from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
 from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers, read_headers
 from tidegate.gateway.routing import ClientId, Route
@@ -82,6 +83,7 @@ class UpstreamClients:
         self._settings = settings
         self._log_line = log_line
         self._clients: dict[str, _UpstreamClient] = {}
+        self._signers: dict[str, AwsSigner] = {}
 
     async def close(self) -> None:
         for client in self._clients.values():
@@ -93,7 +95,7 @@ class UpstreamClients:
         upstream = request.route.upstream
         without = ["content-encoding"] if body is not request.body else []
         headers = forward_headers(
-            request.raw_headers, without=[*without, *(CLIENT_KEY_HEADERS if upstream.key else ())]
+            request.raw_headers, without=[*without, *(CLIENT_KEY_HEADERS if upstream.is_paid_here else ())]
         )
         if upstream.key:
             name, value = upstream.key_header
@@ -101,11 +103,14 @@ class UpstreamClients:
         query = b"?" + request.query if request.query else b""
         url = URL(request.route.path + query.decode("latin-1"), encoded=True)
         client = self._client_for(upstream)
+        texts = [(_decode_header(name), _decode_header(value)) for name, value in headers]
+        if upstream.aws_region:
+            texts = await self._sign(upstream, request.method, str(url), texts, body)
         try:
             response = await client.http.request(
                 request.method,
                 url,
-                headers=[(_decode_header(name), _decode_header(value)) for name, value in headers],
+                headers=texts,
                 data=(_LargeBody(body) if len(body) > _LARGE_BODY_BYTES else body) or None,
                 allow_redirects=False,
                 skip_auto_headers=_OWN_HEADERS,
@@ -121,6 +126,13 @@ class UpstreamClients:
                 502, "api_error", f"The upstream {upstream.name} answered with {_name_status(response.status)}."
             )
         return OpenResponse(response)
+
+    async def _sign(
+        self, upstream: Upstream, method: str, url: str, headers: list[tuple[str, str]], body: bytes
+    ) -> list[tuple[str, str]]:
+        if upstream.name not in self._signers:
+            self._signers[upstream.name] = await asyncio.to_thread(AwsSigner, upstream.aws_region)
+        return await asyncio.to_thread(self._signers[upstream.name].sign, method, url, headers, body)
 
     def _client_for(self, upstream: Upstream) -> _UpstreamClient:
         client = self._clients.get(upstream.name)

@@ -13,16 +13,16 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.messages import Message, Text
 from tidegate.core.state_note.answer import AnswerUnusable
-from tidegate.session.reports.costs import SideCost, make_spent_note
-from tidegate.session.session import Session
-from tidegate.session.state_notes import WriteTask, Written
-from tidegate.session.summaries.model_question import ModelAnswer
-from tidegate.session.summaries.note_writer import (
+from tidegate.session.costs import SideCost, make_spent_note
+from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
     NoteRefused,
     explain_failure,
 )
+from tidegate.session.session import Session
+from tidegate.session.state_notes import WriteTask, Written
+from tidegate.session.summaries.model_question import ModelAnswer
 from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
@@ -61,8 +61,8 @@ class FrameworkNotes(Generic[HostObject]):
         self, name: str, session: Session, task: WriteTask, messages: list[HostObject], ask: AskMessages[HostObject]
     ) -> None:
         """Put the question in the background: as a task of the running event loop, or else in a thread."""
-        asked = [*messages, self._insert(Message("user", (Text(task.instruction),)))]
-        work = self._write(name, session, task, lambda: ask(asked))
+        question_messages = [*messages, self._insert(Message("user", (Text(task.instruction),)))]
+        work = self._write(name, session, task, lambda: ask(question_messages))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

@@ -141,8 +141,8 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         agent: Any = callback_context.get_invocation_context().agent
 
         async def ask(contents: list[types.Content]) -> ModelAnswer:
-            asked = llm_request.model_copy(update={"contents": _join_question(contents)})
-            answer = [answer async for answer in agent.canonical_model.generate_content_async(asked)][-1]
+            question = llm_request.model_copy(update={"contents": _join_question(contents)})
+            answer = [answer async for answer in agent.canonical_model.generate_content_async(question)][-1]
             parts = (answer.content and answer.content.parts) or ()
             return ModelAnswer("".join(part.text or "" for part in parts), _make_usage(answer))
 
@@ -208,15 +208,25 @@ def _join_question(contents: list[types.Content]) -> list[types.Content]:
 
 
 def _make_usage(response: LlmResponse) -> dict[str, object]:
-    used = response.usage_metadata
-    if used is None:
+    usage_metadata = response.usage_metadata
+    if usage_metadata is None:
         return {}
-    return make_usage(used.prompt_token_count, used.candidates_token_count, used.cached_content_token_count)
+    return make_usage(
+        usage_metadata.prompt_token_count,
+        usage_metadata.candidates_token_count,
+        usage_metadata.cached_content_token_count,
+    )
 
 
 def _read_system(config: types.GenerateContentConfig) -> str:
-    given = config.system_instruction
-    return given if isinstance(given, str) else encode_json_text(str(given)) if given else ""
+    system_instruction = config.system_instruction
+    return (
+        system_instruction
+        if isinstance(system_instruction, str)
+        else encode_json_text(str(system_instruction))
+        if system_instruction
+        else ""
+    )
 
 
 def _read_tools(config: types.GenerateContentConfig) -> tuple[Tool, ...]:

@@ -124,9 +124,9 @@ class HostReader(Generic[HostObject]):
             # If a framework loads a conversation again, all are other objects. To compare these would take long.
             before += originals[count:]
             is_grown = before[count - 1] is originals[count - 1] and is_equal(before, originals)
-        shown = self._shown if is_grown else ()
-        values = [copies.get_value(hosts[number]) for number in shown]
-        if not is_grown or not is_equal([known[number] for number in shown], values):
+        earlier_messages = self._shown if is_grown else ()
+        values = [copies.get_value(hosts[number]) for number in earlier_messages]
+        if not is_grown or not is_equal([known[number] for number in earlier_messages], values):
             return self._known.update(list(map(copies.get_value, hosts)))
         count = len(known)
         known += map(copies.get_value, hosts[count:])
@@ -192,15 +192,15 @@ class ViewWriter(Generic[HostObject]):
         outputs = self._plan(request.changed)
         if outputs and outputs[0].role == "assistant" and outputs[0].number != 0:
             outputs.insert(0, _Output("user", -1, -1, [], (), Message("user", (Text(FIRST_USER_FILLER),))))
-        sent: list[HostObject] = []
+        objects: list[HostObject] = []
         for output in outputs:
             if output.message is not None:
-                sent.append(self._form.insert(output.message))
+                objects.append(self._form.insert(output.message))
             elif output.is_kept:
-                sent += hosts[output.first : output.number + 1]
+                objects += hosts[output.first : output.number + 1]
             else:
-                sent.append(self._form.rewrite(hosts[output.number], output.edits))
-        return sent
+                objects.append(self._form.rewrite(hosts[output.number], output.edits))
+        return objects
 
     def _plan(self, shown: list[Shown[HostPiece]]) -> list[_Output]:
         size = len(self._known)
@@ -292,8 +292,8 @@ def _join(first: _Output, second: _Output) -> list[_Output]:
         added = [PartEdit(-1, _without_signature(part)) for part in second.movable]
         return [first._replace(edits=[*first.edits, *added], movable=movable, is_kept=False)]
     if movable and first.message:
-        joined = _join_texts(movable)
-        return [first._replace(message=Message(first.message.role, joined), movable=joined)]
+        texts = _join_texts(movable)
+        return [first._replace(message=Message(first.message.role, texts), movable=texts)]
     return [first, second]
 
 
@@ -329,17 +329,17 @@ def _without_signature(part: Part) -> Part | None:
 def _match_parts(old: Sequence[Part], new: Sequence[Part], places: Sequence[int]) -> list[PartEdit]:
     """The original part where it is unchanged, else that of the same kind with the new content."""
     unused = list(range(len(old)))
-    found: list[PartEdit] = []
+    parts: list[PartEdit] = []
     for part in new:
         same = next((place for place in unused if old[place] == part), None)
         if same is None:
             same = next((place for place in unused if _is_successor(old[place], part)), None)
-            found.append(PartEdit(-1 if same is None else places[same], part))
+            parts.append(PartEdit(-1 if same is None else places[same], part))
         else:
-            found.append(PartEdit(places[same]))
+            parts.append(PartEdit(places[same]))
         if same is not None:
             unused.remove(same)
-    return found
+    return parts
 
 
 def _is_successor(old: Part, new: Part) -> bool:

@@ -78,10 +78,10 @@ class TidegateSession:
     def _read_items(self) -> list[_Item]:
         session = self._threads.follow(self._name.name).session
         session.history.refresh()
-        found: list[_Item] = []
+        items: list[_Item] = []
         for event in session.log.read():
-            noted = event.payload
-            if isinstance(noted, NoteAdded) and noted.topic == _ITEMS_TOPIC:
-                change = msgspec.json.decode(noted.text, type=dict[str, Any])
-                found = [*found, *change["add"]] if "add" in change else found[: change["keep"]]
-        return found
+            payload = event.payload
+            if isinstance(payload, NoteAdded) and payload.topic == _ITEMS_TOPIC:
+                change = msgspec.json.decode(payload.text, type=dict[str, Any])
+                items = [*items, *change["add"]] if "add" in change else items[: change["keep"]]
+        return items

@@ -270,7 +270,7 @@ class CallPreparer(Generic[HostObject]):
             self._remember_place(run, place)
 
     def _find_host(self, name: SessionName, hosts: Sequence[object], run: Hashable) -> _Host[HostObject]:
-        """What is known of the list. That of another list is no harm: it is compared."""
+        """What is known of the list. That of another list does no harm: it is compared."""
         key = name.name or (id(hosts[0]) if run is None and hosts else run)
         made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
         host = self._hosts.setdefault(key, made)
@@ -288,8 +288,8 @@ class CallPreparer(Generic[HostObject]):
 
         host = self._find_host(name, hosts, run)
         with host.lock:
-            found = host.memo.read_items(hosts, add_found)
-            older = found[-RECHECKED - 1] if len(found) > RECHECKED else ()
+            items = host.memo.read_items(hosts, add_found)
+            older = items[-RECHECKED - 1] if len(items) > RECHECKED else ()
         return [*older, *(part for each in hosts[-RECHECKED:] for part in find(each))]
 
     def hold(self, key: Hashable, call: PreparedCall[HostObject]) -> None:

@@ -126,15 +126,15 @@ def _make_request_parts(blocks: Sequence[Any]) -> list[Any]:
 
 def _join_requests(history: Sequence[ModelMessage]) -> list[ModelMessage]:
     """Join adjacent requests, as the framework does with a history before it calls a model."""
-    joined: list[ModelMessage] = []
+    requests: list[ModelMessage] = []
     for each in history:
-        last = joined[-1] if joined else None
+        last = requests[-1] if requests else None
         if isinstance(last, ModelRequest) and isinstance(each, ModelRequest):
             instructions = each.instructions or last.instructions
-            joined[-1] = replace(last, parts=[*last.parts, *each.parts], instructions=instructions)
+            requests[-1] = replace(last, parts=[*last.parts, *each.parts], instructions=instructions)
         else:
-            joined.append(each)
-    return joined
+            requests.append(each)
+    return requests
 
 
 class _SentRequest(NamedTuple):
@@ -162,8 +162,8 @@ class _RecoveringModel(WrapperModel):
         async with AsyncExitStack() as stack:
 
             def start(given: list[ModelMessage]) -> Awaitable[Any]:
-                joined = _join_requests(given)
-                return stack.enter_async_context(self.wrapped.request_stream(joined, *arguments, **named))
+                requests = _join_requests(given)
+                return stack.enter_async_context(self.wrapped.request_stream(requests, *arguments, **named))
 
             yield await self._send(messages, start)
 
@@ -205,8 +205,8 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
         parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
 
         async def ask(messages: list[ModelMessage]) -> ModelAnswer:
-            settings, asked = request_context.model_settings, request_context.model_request_parameters
-            answer = await model.request(_add_fixed_parts(parts, messages), settings, asked)
+            settings, parameters = request_context.model_settings, request_context.model_request_parameters
+            answer = await model.request(_add_fixed_parts(parts, messages), settings, parameters)
             return ModelAnswer(answer.text or "", _make_usage(answer))
 
         call = await self._preparer.prepare_async(
@@ -259,12 +259,12 @@ def _make_usage(response: ModelResponse) -> dict[str, object]:
 
 
 def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -> FixedPart:
-    asked = context.model_request_parameters
-    texts = [part.content for part in asked.instruction_parts or ()]
+    model_request_parameters = context.model_request_parameters
+    texts = [part.content for part in model_request_parameters.instruction_parts or ()]
     texts += [part.content for part in fixed_parts if isinstance(getattr(part, "content", None), str)]
     tools = [
         Tool(tool.name, tool.description or "", encode_json_text(tool.parameters_json_schema))
-        for tool in (*asked.function_tools, *asked.output_tools)
+        for tool in (*model_request_parameters.function_tools, *model_request_parameters.output_tools)
     ]
     return FixedPart("\n\n".join(texts), tuple(tools))
 

@@ -12,6 +12,7 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 """
 
 import logging
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -37,7 +38,16 @@ from tidegate.wire.usage_report import read_usage
 
 Client = TypeVar("Client")
 
-_CLIENTS: Final = frozenset(("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic"))
+_VERTEX_CALL: Final = re.compile(r"/models/(?!count-tokens:)(?P<model>[^/:]+):(?:rawPredict|streamRawPredict)\Z")
+"""The path of a call of Claude on Vertex AI, which names the model instead of the body."""
+_SIGNING: Final = frozenset(
+    ("AnthropicAWS", "AsyncAnthropicAWS", "AnthropicBedrockMantle", "AsyncAnthropicBedrockMantle")
+)
+"""Clients that sign the bytes of a request for AWS. They sign again what is sent instead."""
+_CLIENTS: Final = _SIGNING | {
+    *("OpenAI", "AsyncOpenAI", "Anthropic", "AsyncAnthropic", "AnthropicVertex", "AsyncAnthropicVertex")
+}
+_BEDROCK: Final = frozenset(("AnthropicBedrock", "AsyncAnthropicBedrock"))
 _FRAMEWORK: Final = "sdk"
 _LOG: Final = logging.getLogger(__name__)
 
@@ -54,6 +64,8 @@ def managed(
 ) -> Client:
     """A copy of an OpenAI or Anthropic client (sync or async) whose model calls go through a session.
 
+    Of the clients for clouds, those of Azure, Vertex AI, Foundry and AWS are managed, also `AnthropicBedrockMantle`.
+
     Pass the whole list of messages with every call, as before. Everything is logged; what is sent fits the window. A
     request that the provider refuses as too long is shortened and sent again; one whose signed thinking it refuses
     after an edit is sent again without it. The client that was given is not changed, but shares its connections:
@@ -67,10 +79,10 @@ def managed(
     - `model`: the name of the model for the window and the token counter, if the requests have another name.
     - `window`, `reserve`, `policy`: as for `Session`.
     """
-    package = _find_package(client)
+    package, signs = _find_package(client)
     threads = ThreadSessions(data, model=model, window=window, reserve=reserve, policy=policy, session=session)
-    calls = _ManagedCalls(threads, session, _list_paths(package))
     sdk_client = cast(Any, client)
+    calls = _ManagedCalls(threads, session, _list_paths(package), sdk_client._prepare_request if signs else None)
     http_client = sdk_client._client  # the SDKs have no public name for it
     library = _find_http_library(type(http_client))
     is_async = isinstance(http_client, library.AsyncClient)
@@ -87,11 +99,17 @@ def managed(
     return cast(Client, managed_client)
 
 
-def _find_package(client: object) -> str:
-    for kind in type(client).__mro__:
-        package = kind.__module__.partition(".")[0]
-        if kind.__name__ in _CLIENTS and _list_paths(package):
-            return package
+def _find_package(client: object) -> tuple[str, bool]:
+    """The package of the client's class, and whether the client signs its requests."""
+    kinds = [(kind.__module__.partition(".")[0], kind.__name__) for kind in type(client).__mro__]
+    for package, kind in kinds:
+        if kind in _CLIENTS and _list_paths(package):
+            return package, any(each in _SIGNING for _, each in kinds)
+    if any(package == "anthropic" and kind in _BEDROCK for package, kind in kinds):
+        raise BadInput(
+            "tidegate.managed cannot log the answers of AnthropicBedrock: they stream in a binary format of AWS.",
+            "Pass an AnthropicBedrockMantle, which reaches Bedrock with Anthropic's own format.",
+        )
     raise BadInput(
         f"tidegate.managed does not know clients of the type {type(client).__name__}.",
         "Pass an openai.OpenAI, openai.AsyncOpenAI, anthropic.Anthropic or anthropic.AsyncAnthropic.",
@@ -116,7 +134,11 @@ def _find_http_library(http_client: type) -> ModuleType:
 class _ManagedCalls:
     """Finds the requests that are managed, and the session for them."""
 
-    def __init__(self, threads: ThreadSessions, session: str, paths: Mapping[str, str]) -> None:
+    def __init__(
+        self, threads: ThreadSessions, session: str, paths: Mapping[str, str], sign: Callable[[Any], Any] | None
+    ) -> None:
+        """`sign` signs a request for AWS: with an async client it returns an awaitable."""
+        self.sign = sign
         self._threads = threads
         self._session = session
         self._paths = paths
@@ -127,11 +149,13 @@ class _ManagedCalls:
     def start(self, request: Any) -> "tuple[Any, _Exchange | None]":
         """Log what is new in a request and compute its view. Without an exchange, the request is sent unmanaged."""
         dialect = next((self._paths[end] for end in self._paths if request.url.path.endswith(end)), "")
-        is_signed = request.headers.get("authorization", "").startswith("AWS4-")  # of its bytes
-        if not dialect or request.method != "POST" or is_signed:
+        vertex = None if dialect or "/messages" not in self._paths else _VERTEX_CALL.search(request.url.path)
+        dialect = "anthropic" if vertex else dialect
+        if not dialect or request.method != "POST" or (_is_signed(request) and self.sign is None):
             return request, None
         with self._lock:
-            client = self._reader.read(dialect, request.content, "", self._session or _FRAMEWORK)
+            model = vertex["model"] if vertex else ""
+            client = self._reader.read(dialect, request.content, model, self._session or _FRAMEWORK)
         if client is not None and client.host.reason:
             _LOG.warning("A request is sent unmanaged and not logged: %s", client.host.reason)
         if client is None or client.host.reason or not client.items:
@@ -274,6 +298,11 @@ class _Exchange:
             _LOG.warning("An answer was not logged: %s", failure)
 
 
+def _is_signed(request: Any) -> bool:
+    """Whether the request has a signature for AWS, which is one of its bytes."""
+    return bool(request.headers.get("authorization", "").startswith("AWS4-"))
+
+
 def _change_body(request: Any, body: bytes, *, is_stream: bool = False) -> Any:
     headers = request.headers.copy()
     headers["content-length"] = str(len(body))
@@ -344,7 +373,10 @@ class _SyncTransport:
             return self._http_client.send(request, stream=True)
         while True:
             try:
-                response = self._http_client.send(exchange.build_request(request), stream=True)
+                changed = exchange.build_request(request)
+                if self._calls.sign is not None and _is_signed(changed):
+                    self._calls.sign(changed)
+                response = self._http_client.send(changed, stream=True)
             except BaseException:
                 exchange.fail()
                 raise
@@ -390,7 +422,10 @@ class _AsyncTransport:
             return await self._http_client.send(request, stream=True)
         while True:
             try:
-                response = await self._http_client.send(exchange.build_request(request), stream=True)
+                changed = exchange.build_request(request)
+                if self._calls.sign is not None and _is_signed(changed):
+                    await self._calls.sign(changed)
+                response = await self._http_client.send(changed, stream=True)
             except BaseException:
                 exchange.fail()
                 raise

@@ -203,12 +203,16 @@ class ThreadSessions:
     def follow(self, name: str, model: str = "", wire: str = "") -> FollowingSession[Any]:
         """The followed session of this name. Another model or dialect (`wire`) than before opens it again."""
         with self._lock:
-            known = self._open.get(name)
+            current = self._open.get(name)
             model = self._model or model
-            if known is not None and model in ("", known.session.model) and wire in ("", known.session.dialect.name):
+            if (
+                current is not None
+                and model in ("", current.session.model)
+                and wire in ("", current.session.dialect.name)
+            ):
                 self._open.move_to_end(name)
-                return known
-            if known is not None:
+                return current
+            if current is not None:
                 self._open.pop(name).session.close()
             model = model or self._read_model(name)
             session = self.data.open(name, model, policy=self._policy, restore=False, wire=wire, **self._options)
@@ -260,8 +264,8 @@ class ThreadSessions:
         """Where a list of messages is in the session of this name, which is its own; None if others may have it."""
         if name.is_shared:
             return None
-        known = HostTree(self.data.open_log(name.name).read()).match([item.key for item in items])
-        return ConversationPlace(name.name, known[-1] if known else "")
+        match = HostTree(self.data.open_log(name.name).read()).match([item.key for item in items])
+        return ConversationPlace(name.name, match[-1] if match else "")
 
     def recall(self, thread: str, what: str, offset: int = 0) -> str:
         """What the current branch of a session has, as the recall tool answers: bounded, and never an error.

@@ -1,6 +1,6 @@
 """The peers: other libraries that manage a context window, each run by the interpreter of its own environment.
 
-They are no part of the package: `bench/peers` of a checkout lists them and has the scripts that run their code, and
+The package does not contain them: `bench/peers` of a checkout lists them and has the scripts that run their code, and
 `make peers` there builds their environments. tidegate never imports any of it.
 """
 

@@ -320,11 +320,11 @@ class MessageIndex:
                         scores[passage] += weight * count / (count + base + share * lengths[passage])
                 continue
             left = max(1, left - len(postings))
-            known = scores.get
+            get = scores.get
             for posting in postings:
                 passage, count = posting >> 8, posting & 255
                 if allowed is None or allowed[owners[passage]]:
-                    scores[passage] = known(passage, 0.0) + weight * count / (count + base + share * lengths[passage])
+                    scores[passage] = get(passage, 0.0) + weight * count / (count + base + share * lengths[passage])
         return scores
 
 

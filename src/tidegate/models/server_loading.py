@@ -38,17 +38,17 @@ async def load_with_window(
             ) as client,
         ):
             server = ProbedServer(client, strip_request_path(base_url.rstrip("/")), host, wire, is_hosted=False)
-            found = await find_lm_studio_model(server, model)
-            if found is None:
+            lm_studio_model = await find_lm_studio_model(server, model)
+            if lm_studio_model is None:
                 return None
-            if found.loaded_tokens:
+            if lm_studio_model.loaded_tokens:
                 return ProbeResult(
-                    found.loaded_tokens,
-                    f"LM Studio at {host} has loaded {model} with {found.loaded_tokens:,} tokens already.",
+                    lm_studio_model.loaded_tokens,
+                    f"LM Studio at {host} has loaded {model} with {lm_studio_model.loaded_tokens:,} tokens already.",
                 )
-            wanted = min(tokens, found.max_tokens or tokens)
+            wanted = min(tokens, lm_studio_model.max_tokens or tokens)
             answer = await server.post(
-                f"{server.root}/api/v1/models/load", {"model": found.key, "context_length": wanted}
+                f"{server.root}/api/v1/models/load", {"model": lm_studio_model.key, "context_length": wanted}
             )
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError):
         return None

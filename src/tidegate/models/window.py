@@ -53,9 +53,9 @@ class LearnedWindows:
         """Learn a window only from a number that the provider named as such. No guess ever lowers a window."""
         if fault.kind not in ("overflow", "output_cap") or fault.window is None:
             return None
-        learned = LearnedWindow(address.rstrip("/"), model, fault.window, named)
-        self._windows[_key(address, model)] = learned
-        return learned
+        learned_window = LearnedWindow(address.rstrip("/"), model, fault.window, named)
+        self._windows[_key(address, model)] = learned_window
+        return learned_window
 
     def find(self, address: str, model: str) -> LearnedWindow | None:
         return self._windows.get(_key(address, model))
@@ -111,18 +111,18 @@ class WindowResolver:
 
     @property
     def window(self) -> ResolvedWindow:
-        learned = self._learned.find_tokens(self.address, self.model)
+        tokens = self._learned.find_tokens(self.address, self.model)
         if self._setting:
-            return self._set(self._setting, learned)
-        if learned:
+            return self._set(self._setting, tokens)
+        if tokens:
             return ResolvedWindow(
-                learned, "learned", f"The provider said in an error that {self.model} holds {learned:,} tokens."
+                tokens, "learned", f"The provider said in an error that {self.model} holds {tokens:,} tokens."
             )
-        asked = self._asked
-        if asked and asked.tokens:
-            return ResolvedWindow(asked.tokens, "server", asked.explanation, asked.is_final)
-        sure = asked is None or asked.is_final
-        remark = f" {asked.explanation}" if asked else ""
+        answer = self._asked
+        if answer and answer.tokens:
+            return ResolvedWindow(answer.tokens, "server", answer.explanation, answer.is_final)
+        sure = answer is None or answer.is_final
+        remark = f" {answer.explanation}" if answer else ""
         if self._catalog:
             said = f"{self.model} holds {self._catalog:,} tokens, says the catalog.{remark}"
             return ResolvedWindow(self._catalog, "catalog", said, sure)
@@ -168,7 +168,7 @@ class WindowResolver:
         )
 
     def _set(self, setting: int, learned: int | None) -> ResolvedWindow:
-        said = f"The window of {self.model} is set to {setting:,} tokens."
+        explanation = f"The window of {self.model} is set to {setting:,} tokens."
         if learned and learned < setting:
-            said += f" The provider said in an error that it holds {learned:,}: set it to that."
-        return ResolvedWindow(setting, "setting", said)
+            explanation += f" The provider said in an error that it holds {learned:,}: set it to that."
+        return ResolvedWindow(setting, "setting", explanation)

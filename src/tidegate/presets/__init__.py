@@ -65,7 +65,7 @@ def load(
     the latter, for a file that you do not trust. See docs/extending.md.
     """
     wanted = os.fspath(name_or_path)
-    known = _KnownStages(stages, import_stages)
+    known_stages = _KnownStages(stages, import_stages)
     if wanted in preset_names():
         if not overrides:
             return _shipped(wanted)
@@ -77,7 +77,7 @@ def load(
     return parse_policy(
         _decoded(data, source),
         source=source,
-        stages=known,
+        stages=known_stages,
         settings=overrides,
         ignore_unknown=ignore_unknown,
     )

@@ -116,12 +116,12 @@ def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
 
 def read_test_results(report: Path) -> dict[str, bool]:
     """Return whether each test passed, with all of its parameters. A skipped test proves nothing."""
-    passed: dict[str, bool] = {}
+    results: dict[str, bool] = {}
     for case in ET.parse(report).iter("testcase"):
         name = f"{case.get('classname')}.{case.get('name', '').split('[')[0]}"
         clean = not any(child.tag in ("failure", "error", "skipped") for child in case)
-        passed[name] = passed.get(name, True) and clean
-    return passed
+        results[name] = results.get(name, True) and clean
+    return results
 
 
 def name_in_report(test: str) -> str:

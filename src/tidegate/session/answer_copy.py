@@ -38,7 +38,7 @@ class AnswerCopy:
     `request` is the body that was sent, to tell the upstream's words from those that its error repeats.
     `dropped_thinking` counts the blocks of the request that the provider says it dropped. `cache_miss_reason` is its
     reason for not reading the request from its cache, where it gives one. `response_id` is the id of an answer that
-    a later request can name.
+    a later request can name. `cleared_tokens` is how much of the request the provider left out.
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
@@ -55,6 +55,7 @@ class AnswerCopy:
         self.dropped_thinking = 0
         self.cache_miss_reason = ""
         self.response_id = ""
+        self.cleared_tokens = 0
 
     @property
     def is_whole(self) -> bool:
@@ -110,6 +111,7 @@ class AnswerCopy:
             self.error = classify_frame(frame, request=self._request)
         if "message" in frame or _DROPPED_KEY in frame:
             self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
+        self.cleared_tokens = _count_cleared(frame) or _count_cleared(frame.get("message")) or self.cleared_tokens
         if not self.response_id and isinstance(response := frame.get("response"), dict):
             self.response_id = ident if isinstance(ident := response.get("id"), str) else ""
         reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
@@ -147,6 +149,15 @@ def _count_dropped(value: object) -> int:
     listed = value.get(_DROPPED_KEY) if isinstance(value, dict) else None
     found = listed if isinstance(listed, list) else []
     return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)
+
+
+def _count_cleared(value: object) -> int:
+    """Tokens that Anthropic cleared: https://platform.claude.com/docs/en/build-with-claude/context-editing"""
+    managed = value.get("context_management") if isinstance(value, dict) else None
+    listed = managed.get("applied_edits") if isinstance(managed, dict) else None
+    edits = listed if isinstance(listed, list) else []
+    found = [each.get("cleared_input_tokens") for each in edits if isinstance(each, dict)]
+    return sum(number for number in found if isinstance(number, int) and number > 0)
 
 
 def _read_miss_reason(value: object) -> str:

@@ -17,9 +17,9 @@ from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
+from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
-from tidegate.session.reports.costs import SideCost, make_spent_note
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable

@@ -28,9 +28,17 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
-from tidegate.core.events import BranchStarted, EventPayload, HostMessageAdded, HostNote, MessageAdded, NoteAdded
+from tidegate.core.events import (
+    CLEARED,
+    BranchStarted,
+    EventPayload,
+    HostMessageAdded,
+    HostNote,
+    MessageAdded,
+    NoteAdded,
+)
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import INTERRUPTED, Message, Tool, is_user_request
+from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
 from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
@@ -42,6 +50,7 @@ from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
+from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
 _PREFACE: Final = 2
@@ -359,9 +368,9 @@ class FollowingSession(Generic[HostObject]):
                 self._ids = ids = []
                 self._places = {}
             known[:] = items
-        found = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
-        self._places.update(zip(found, count(len(ids)), strict=False))
-        ids += found
+        match = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
+        self._places.update(zip(match, count(len(ids)), strict=False))
+        ids += match
         return ids
 
     def preview(self, items: Sequence[HostItem[HostObject]]) -> list[Shown[HostObject]] | None:
@@ -376,7 +385,8 @@ class FollowingSession(Generic[HostObject]):
         places = dict(zip(ids, count(), strict=False))
         unknown = set(later)
         view_items = [item for item in self.session.view.items if item.message.id not in unknown]
-        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk())
+        covered = self._list_covered(items, places)
+        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(), covered)
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
@@ -439,9 +449,9 @@ class FollowingSession(Generic[HostObject]):
         size = next((n for n, (one, item) in enumerate(zip(path, made, strict=False)) if item.message.id != one), None)
         found = made[: min(len(path), len(made)) if size is None else size]
         for ident in path[len(found) :]:
-            added = next(iter(self.session.log.read(seq_of_id(ident)))).payload
-            assert isinstance(added, HostMessageAdded)
-            found.append(HostItem(make_host(added.message), added.message, added.key))
+            payload = next(iter(self.session.log.read(seq_of_id(ident)))).payload
+            assert isinstance(payload, HostMessageAdded)
+            found.append(HostItem(make_host(payload.message), payload.message, payload.key))
         self._logged = found
         return found[:]
 
@@ -474,14 +484,26 @@ class FollowingSession(Generic[HostObject]):
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
         view_items, hidden = self.session.view.items, self._tree.hidden
-        found = self._arrangement
-        if found is None or found.view_items is not view_items or found.hidden_count != len(hidden):
-            found = _Arrangement(view_items, len(hidden), self._start_walk())
-        found.extend(items, self._places, hidden)
+        arrangement = self._arrangement
+        if arrangement is None or arrangement.view_items is not view_items or arrangement.hidden_count != len(hidden):
+            covered = self._list_covered(items, self._places)
+            arrangement = _Arrangement(view_items, len(hidden), self._start_walk(), covered)
+        arrangement.extend(items, self._places, hidden)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
-        self._arrangement = found if is_complete else None
-        return found
+        self._arrangement = arrangement if is_complete else None
+        return arrangement
+
+    def _list_covered(
+        self, items: Sequence[HostItem[HostObject]], places: Mapping[str, int]
+    ) -> Sequence[HostItem[HostObject]]:
+        """The host's messages before a compaction by the provider, which does not read them any more.
+
+        They stay as the host sent them. Once the view was edited they are left out: thinking in them may be bound to
+        what was sent then.
+        """
+        view = self.session.view
+        return items[: 0 if view.first_edit_seq else places.get(view.compaction_id, 0)]
 
     def record_reply(
         self,
@@ -492,12 +514,19 @@ class FollowingSession(Generic[HostObject]):
         key: str = "",
         notes: Sequence[NoteAdded] = (),
         partial: bool = False,
+        cleared: int = 0,
     ) -> None:
         """Append the answer to a request, notes about it, and its usage.
 
-        A `partial` answer is kept, but is not part of the list.
+        A `partial` answer is kept, but is not part of the list. `cleared` is how many tokens of the request the
+        provider itself left out before the model read it, as it reports them.
         """
         with self._lock:
+            if not partial and (cleared or self.session.view.cleared_tokens):
+                head, counted = request.measured
+                own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
+                request = request._replace(measured=(head, max(1, counted - own)))
+                notes = [*notes, NoteAdded(CLEARED, tokens=own)]
             if reply is not None or usage or notes:
                 self.session._append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
@@ -510,11 +539,12 @@ class FollowingSession(Generic[HostObject]):
         key: str = "",
         notes: Sequence[NoteAdded] = (),
         partial: bool = False,
+        cleared: int = 0,
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
             await self.session.call_async(
-                self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial
+                self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial, cleared=cleared
             )
 
     def _make_reply(
@@ -553,8 +583,9 @@ class FollowingSession(Generic[HostObject]):
             if request.birth and has_signed_data(reply):
                 payloads.append(NoteAdded(BIRTH_TOPIC, request.birth))
             payloads += notes
-        if usage:
-            payloads += self.session.build_usage_events(usage, request.measured)
+        if usage:  # that of an answer that compacts is about what the provider made of the request
+            measured = (request.measured[0], 0) if reply and compacts_history(reply) else request.measured
+            payloads += self.session.build_usage_events(usage, measured)
         return payloads
 
 
@@ -587,14 +618,21 @@ class _Arrangement(Generic[HostObject]):
     does not make another list of `view_items`, it only grows, and what is here is continued.
     """
 
-    def __init__(self, view_items: Sequence[Item], hidden_count: int, walk: ThinkingWalk) -> None:
+    def __init__(
+        self,
+        view_items: Sequence[Item],
+        hidden_count: int,
+        walk: ThinkingWalk,
+        covered: Sequence[HostItem[HostObject]] = (),
+    ) -> None:
+        """`covered` are messages of the host that the provider has replaced: they are sent, but not in the view."""
         self.view_items = view_items
         self.walk = walk
         self.hidden_count = hidden_count
         self._size = 0  # of what is arranged
-        self._shown: list[Shown[HostObject]] = []
-        self._order: list[int] = []
-        self._after = -1
+        self._shown: list[Shown[HostObject]] = [Shown("kept", item, item.message, True) for item in covered]
+        self._order = list(range(len(covered)))
+        self._after = len(covered) - 1
         self._is_ordered = self._is_unchanged = True
 
     def extend(

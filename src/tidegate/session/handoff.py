@@ -10,18 +10,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.events import Event
-from tidegate.core.ledger.lines import LEDGER
 from tidegate.core.ledger.writer import held_rules
-from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, Call, Image, Message, Result, Text
+from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, LEDGER, Call, Image, Message, Result, Text
 from tidegate.core.state_note.rendering import choose_fence
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
-from tidegate.core.text.terminal_text import clean_text
+from tidegate.core.text.terminal_text import clean_line, clean_text
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.view import View
 from tidegate.presets import load
 from tidegate.session.message_text import lay_out_arguments
 from tidegate.session.session import Session
+from tidegate.session.shared_timeline import SharedTimeline, select_events
 from tidegate.store.log import Log, LogReader, MemoryLog
 
 HANDOFF_WINDOW: Final = 32_000
@@ -54,8 +55,20 @@ NameAuthor = Callable[[str], str]
 
 
 def write_handoff(log: LogReader, name: str, *, title: str = "", window: int = HANDOFF_WINDOW) -> Handoff:
-    """Write the view of a session as Markdown of at most about `window` tokens. The session is not changed."""
-    found = fit_work(log.read, window, lambda view: (_write_text_of(view, name, title),))
+    """Write the view of a session as Markdown of at most about `window` tokens. The session is not changed.
+
+    Of a session that several clients worked on, it has the work of all of them.
+    """
+    timeline = SharedTimeline(log.read(), name)
+    chosen = timeline.mark_timeline(log.head)
+
+    def name_client(ident: str) -> str:
+        return clean_line(timeline.name_speaker(seq_of_id(ident)))
+
+    def write(view: View) -> Sequence[str]:
+        return (_write_text_of(view, name, title, name_client),)
+
+    found = fit_work(lambda: select_events(log.read(), chosen), window, write)
     (text,), view = found.texts, found.view
     return Handoff(text, found.tokens, view.message_count, count_whole(view))
 
@@ -94,13 +107,13 @@ def fit_work(
         target = max(int(target * size / tokens * 0.95), _MIN_SIZE)
 
 
-def _write_text_of(view: View, name: str, title: str) -> str:
+def _write_text_of(view: View, name: str, title: str, name_client: NameAuthor) -> str:
     rules = [line.text for line in held_rules(view)]
     parts = [_write_head(name, title, view)]
     if rules:
         parts.append("## Rules that the user typed\n\n" + "\n".join(f"- {rule}" for rule in rules))
     parts.append("## The work so far")
-    parts += write_work(view)
+    parts += write_work(view, name_client)
     parts.append(_write_end(name, view))
     return clean_text("\n\n".join(parts)) + "\n"
 

@@ -28,7 +28,7 @@ from tidegate.core.events import (
     NoteAdded,
 )
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, result_of
+from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, compacts_history, result_of
 from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
 from tidegate.session.stored_answers import StoredAnswer, decode_stored_answer
 from tidegate.wire.splicing.hidden_answers import HiddenCall
@@ -103,7 +103,7 @@ class HostTree:
 
     @property
     def tokens(self) -> int:
-        """The tokens of the current branch as the host has it, before any edit."""
+        """The tokens of the current branch as the host has it, before any edit and after what a provider compacted."""
         return self._totals[self.tip]
 
     def feed(self, event: Event) -> None:
@@ -112,7 +112,8 @@ class HostTree:
             parent = self.tip
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), Step(what.message.id))
-            self._totals[what.message.id] = self._totals[parent] + what.tokens
+            is_new_start = compacts_history(what.message)  # it counts as a part of the fixed part
+            self._totals[what.message.id] = 0 if is_new_start else self._totals[parent] + what.tokens
             self._parents[what.message.id] = parent
             self._add_past_hidden(parent, what)
             self._last = parent, what.message
@@ -188,15 +189,15 @@ class HostTree:
 
         Messages that were found once are found again: a step of the tree never changes.
         """
-        found: list[Step] = []
+        steps: list[Step] = []
         at = after
         for key in keys:
             step = self._children.get((at, key))
             if step is None:
                 break
             at = step.id
-            found.append(step)
-        return found
+            steps.append(step)
+        return steps
 
     def list_path(self, ident: str) -> list[str]:
         """The messages up to this one, as the log has them: with hidden exchanges."""

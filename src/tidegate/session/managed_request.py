@@ -238,8 +238,8 @@ class ClientRequestReader:
         decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
-        stored = get_dialect(dialect).stored_answers
-        if stored is not None and stored.read_previous_id(decoded.body):
+        stored_answers = get_dialect(dialect).stored_answers
+        if stored_answers is not None and stored_answers.read_previous_id(decoded.body):
             return _read_alone(dialect, text, decoded, model)
         known = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(decoded.key)))
         host, items = known.read(dialect, decoded.body)
@@ -345,9 +345,13 @@ def _is_own(shown: Shown[HostUnit]) -> bool:
 
 
 def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], chain: StoredChain) -> bytes:
-    """The client's request, if the view begins with what the provider has stored; else the whole view."""
+    """The client's request, if the view begins with what the provider has stored; else the whole view.
+
+    A view that begins with the answer itself is one that the provider has compacted in it.
+    """
     shown, answer = followed.shown, chain.answer
-    if answer.view and followed.hash_view(answer.message) == answer.view:
+    is_start = followed.view_size > 0 and followed.view_items[0].message.id == answer.message
+    if answer.view and (is_start or followed.hash_view(answer.message) == answer.view):
         stored = next(place for place, each in enumerate(shown) if each.message.id == answer.message)
         rest = shown[stored + 1 :]
         is_own_list = all(_is_own(each) and each.state == "kept" for each in rest)
@@ -447,8 +451,8 @@ def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
 
 def _identify_place(where: str, key: str, messages: object) -> set[str]:
     """The message at a place of a fault, by its calls and results, else by its role; empty outside the messages."""
-    found = _LIST_PLACE.match(where)
-    place = int(found[2]) if found and found[1] == key else -1
+    match = _LIST_PLACE.match(where)
+    place = int(match[2]) if match and match[1] == key else -1
     message = messages[place] if isinstance(messages, list) and 0 <= place < len(messages) else None
     if not isinstance(message, dict):
         return {""}

@@ -25,11 +25,21 @@ def render_message_text(message: Message) -> str:
         lines.append(f"{text}\n")
     lines += [f"call {call.name} {lay_out_arguments(call.arguments)}\n" for call in calls_of(message)]
     for part in message.parts:
-        if isinstance(part, Thinking) and part.text.strip():
+        if isinstance(part, Thinking) and part.compacts:
+            lines.append(describe_compaction(message.id, part) + "\n")
+        elif isinstance(part, Thinking) and part.text.strip():
             lines.append(f"thought, {len(part.text):,} characters:\n{part.text}\n")
     inner = [part for result in message.parts if isinstance(result, Result) for part in result.parts]
     images = [part.media for part in (*message.parts, *inner) if isinstance(part, Image)]
     return "\n".join(lines) + "\n" + "".join(f"({media})\n" for media in images)
+
+
+def describe_compaction(ident: str, part: Thinking) -> str:
+    """A compaction by the provider, for people and models: what it stands for is in the log."""
+    last = int(ident[1:]) - 1 if ident[1:].isdecimal() else 0
+    range_name = f"m1..m{last}" if last > 0 else "the messages before it"
+    says = f"; it says, {len(part.text):,} characters:\n{part.text}" if part.text else "; its text is encrypted"
+    return f"[a compaction by the provider in place of {range_name}, which the log has (recall {range_name}){says}]"
 
 
 def lay_out_arguments(arguments: str) -> str:

@@ -1,7 +1,9 @@
 """How recall shows what it found: a line for each message with the passage that matches."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from tidegate.core.events import Event, MessageAdded
@@ -46,8 +48,8 @@ def format_hit(event: Event, hit: RecallHit, terms: frozenset[str], place: int) 
     """
     assert isinstance(event.payload, MessageAdded)
     message = event.payload.message
-    shown = dict.fromkeys(_describe_note(note) for note in hit.notes)
-    about = ", ".join([message.role, *shown][: _MAX_SHOWN_CALLS + 1]).replace(",", "", 1)
+    descriptions = dict.fromkeys(_describe_note(note) for note in hit.notes)
+    about = ", ".join([message.role, *descriptions][: _MAX_SHOWN_CALLS + 1]).replace(",", "", 1)
     chars = _FIRST_CHARS if place < _FIRST_HITS else _LATER_CHARS
     text = extract_message_text(message)
     passage = _cut_passage(text, hit.offset, terms, chars)
@@ -63,9 +65,9 @@ def _cut_passage(text: str, offset: int, terms: frozenset[str], chars: int) -> s
     """Return the lines around the best match, whole where they fit. A single line is cut around the match."""
     if len(text) <= chars:
         return _join_lines(text.strip("\n").splitlines())
-    passage = text[offset : offset + _PASSAGE_CHARS]
+    passage = text[offset : _find_line_end(text, offset + _PASSAGE_CHARS)]
     lines = list(_split_lines(passage))
-    weights = [len(terms.intersection(terms_of(line))) for line in lines]
+    weights = _weigh_lines(lines, terms)
     best = max(range(len(lines)), key=lambda number: weights[number], default=0)
     if not lines or len(lines) == 1 or len(lines[best]) > chars:
         at = sum(len(line) for line in lines[:best]) + _find_first(lines[best] if lines else "", terms)
@@ -85,6 +87,19 @@ def _cut_passage(text: str, offset: int, terms: frozenset[str], chars: int) -> s
     start = "…" if offset or first else ""
     end = "…" if last < len(lines) or offset + len(passage) < len(text) else ""
     return start + _join_lines("".join(lines[first:last]).strip("\n").splitlines()) + end
+
+
+def _find_line_end(text: str, at: int) -> int:
+    """Where the line ends that a passage would cut, unless it is very long."""
+    end = text.find("\n", at, at + _MAX_LINE_CHARS)
+    return end if end >= 0 else at + _MAX_LINE_CHARS if at + _MAX_LINE_CHARS >= len(text) else at
+
+
+def _weigh_lines(lines: Sequence[str], terms: frozenset[str]) -> list[float]:
+    """What each line has of the terms. One that many of these lines have, such as a number, says little."""
+    found = [terms.intersection(terms_of(line)) for line in lines]
+    counts = Counter(chain.from_iterable(found))
+    return [sum(1 / counts[term] for term in each) for each in found]
 
 
 def _split_lines(passage: str) -> Iterator[str]:

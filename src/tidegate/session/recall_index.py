@@ -199,7 +199,8 @@ class RecallIndex:
     def _catch_up(self) -> None:
         whole = self.log
         born = next((event.time for event in whole.read(1)), 0.0)
-        if not self._head and self._file is not None:
+        is_new = not self._head
+        if is_new and self._file is not None:
             self._load(self._file)
         if born != self._born or whole.head < self._head:  # another log with this name
             self._clear()
@@ -214,6 +215,8 @@ class RecallIndex:
             self._head = event.seq
             if self._file is not None and self._unsaved_chars >= max(_SAVE_CHARS, self._chars // _SAVE_SHARE):
                 self._save(self._file)
+        if is_new and self._file is not None and self._unsaved_chars >= _SAVE_CHARS:
+            self._save(self._file)  # else each later process would read the rest again
 
     def _load(self, file: IndexFile) -> None:
         data = file.read()
@@ -237,7 +240,7 @@ class RecallIndex:
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
-        saved = _SavedIndex(
+        saved_index = _SavedIndex(
             self._head,
             self._log_head,
             self._born,
@@ -251,7 +254,7 @@ class RecallIndex:
             self._was_plain,
             self._chars,
         )
-        file.write(msgspec.msgpack.encode(saved), lambda log: self._is_current(log, event_hash))
+        file.write(msgspec.msgpack.encode(saved_index), lambda log: self._is_current(log, event_hash))
         self._unsaved_chars = 0
 
     def _is_current(self, log: LogReader, event_hash: bytes) -> bool:
@@ -266,8 +269,8 @@ class RecallIndex:
         if not message.agent_visible:
             self._unseen.add(event.seq)
         calls, result = calls_of(message), result_of(message)
-        asked = self._open_calls.pop(result.call_id, None) if result is not None else None
-        repeats = message.kind == HANDOFF or (asked is not None and asked.is_search)
+        open_call = self._open_calls.pop(result.call_id, None) if result is not None else None
+        repeats = message.kind == HANDOFF or (open_call is not None and open_call.is_search)
         if repeats or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
@@ -275,10 +278,10 @@ class RecallIndex:
             self._chars += len(text)
             self._unsaved_chars += len(text)
             is_plain = not calls and result is None
-            is_linked = self._was_plain if is_plain else asked is not None
+            is_linked = self._was_plain if is_plain else open_call is not None
             self._index.add(event.seq, text, is_linked=is_linked)
             self._was_plain = is_plain
-            self._note_calls(event.seq, message, asked)
+            self._note_calls(event.seq, message, open_call)
         if calls:
             self._open_calls.update((call.id, _OpenCall(_is_search(call), self._describe_call(call))) for call in calls)
             for ident in list(self._open_calls)[:-_MAX_OPEN_CALLS]:

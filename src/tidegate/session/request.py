@@ -104,16 +104,16 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
     if not 0 <= seq <= log.head:
         raise BadInput(f"There is no event {seq}: the log ends with {log.head}.", f"Give a number up to {log.head}.")
     view = fold_log(lambda: islice(log.read(), seq))
-    asked = parse_model_note(view.model_note)
-    model, wire = model or asked.model, wire or ("" if model else asked.wire)
+    note = parse_model_note(view.model_note)
+    model, wire = model or note.model, wire or ("" if model else note.wire)
     rendering = RequestRenderer(
         resolve_dialect(wire, model),
         model=model,
-        max_tokens=asked.max_tokens,
-        temperature=asked.temperature,
-        top_p=asked.top_p,
-        cache=asked.cache,
-        extra=asked.extra,
+        max_tokens=note.max_tokens,
+        temperature=note.temperature,
+        top_p=note.top_p,
+        cache=note.cache,
+        extra=note.extra,
     )
     rendering.update(view)
     rendering.shared = _find_shared_messages(log, seq)
@@ -140,7 +140,9 @@ def parse_model_note(note: str) -> ModelNote:
 def list_sent_requests(log: LogReader) -> list[SentRequest]:
     """Return the requests with a usage report, oldest first. Others can be rendered by their seq."""
     return [
-        SentRequest(used.log_head, event.time, used.model, used.input_tokens, used.output_tokens, used.cache_read)
+        SentRequest(
+            payload.log_head, event.time, payload.model, payload.input_tokens, payload.output_tokens, payload.cache_read
+        )
         for event in log.read()
-        if isinstance(used := event.payload, UsageReported)
+        if isinstance(payload := event.payload, UsageReported)
     ]

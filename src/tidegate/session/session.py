@@ -31,10 +31,10 @@ from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation
+from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
-from tidegate.session.reports.explanation import Explanation
 from tidegate.session.request import ModelNote, Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.state_notes import NoteModel, StateNotes
@@ -145,10 +145,10 @@ class Session(LiveConversation):
             set_lifetime=known.cache_lifetime if known else None,
         )
         self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
-        given = read_request_options(request_options or {}, self.dialect)
+        options = read_request_options(request_options or {}, self.dialect)
         self._max_output = min(output, known.max_output) if known and known.max_output else output
         self._renderer = RequestRenderer(
-            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **given._asdict()
+            self.dialect, model=model, max_tokens=self._max_output, cache=cache, **options._asdict()
         )
         self._state_notes = StateNotes(self._runner, self._renderer)
         self._write_state_notes(summarizer)
@@ -164,7 +164,7 @@ class Session(LiveConversation):
         if summarizer is None:
             return
         model, ask = summarizer if isinstance(summarizer, tuple) else ("", summarizer)
-        from tidegate.session.summaries.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
+        from tidegate.session.note_writer import NoteWriter  # noqa: PLC0415 - asyncio loads slowly
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None
         NoteWriter(self, self._state_notes, ask, model=other)
@@ -335,18 +335,18 @@ class Session(LiveConversation):
 
     def _note_model(self) -> None:
         """Note the model and the request options in the log, so that every request can be rendered again later."""
-        asked = self._renderer.options
-        sent = ModelNote(
+        options = self._renderer.options
+        note = ModelNote(
             self.model,
             self.dialect.name,
-            asked.max_tokens,
-            asked.temperature,
-            asked.top_p,
+            options.max_tokens,
+            options.temperature,
+            options.top_p,
             self.window or 0,
-            asked.cache_markers,
-            asked.extra,
+            options.cache_markers,
+            options.extra,
         )
-        text = msgspec.json.encode(sent).decode()
+        text = msgspec.json.encode(note).decode()
         if text != self.view.model_note:
             self._append(NoteAdded("model", text))
 

@@ -192,6 +192,10 @@ class SharedTimeline:
         """The messages of users and models among these events."""
         return [seq for seq in self._messages if events[seq]]
 
+    def find_last_of(self, title: str) -> int:
+        """The last message of a client; 0 if it has none."""
+        return next((seq for seq in reversed(self._messages) if self.client_of(seq) == title), 0)
+
     def find_newest_work(self, until: int) -> int:
         """The last event of the branch with the newest message, of the events up to this one; 0 without a message."""
         place = bisect_right(self._messages, until)
@@ -203,7 +207,7 @@ class SharedTimeline:
 
     def mark_timeline(self, at: int) -> bytearray:
         """The timeline at an event: for each number of an event, whether it is on it."""
-        found = bytearray(self.head + 1)
+        timeline = bytearray(self.head + 1)
         seen: set[int] = set()
         left = [at]
         while left:
@@ -214,8 +218,8 @@ class SharedTimeline:
             visible = self._mark_branch(end)
             left += [source for seq, source in self._handoffs if visible[seq] and source < seq]
             for seq in range(1, end + 1):
-                found[seq] |= visible[seq]
-        return found
+                timeline[seq] |= visible[seq]
+        return timeline
 
     def _mark_branch(self, at: int) -> bytearray:
         """The events of the branch that was the current one at an event, up to it."""

@@ -8,7 +8,7 @@
 A policy that asks for summaries of its own instead (a preset) gets them in the same three steps: the question is then
 the preset's prompt, and what is stored is the summary (`summaries/prepared.py`).
 
-Nothing here waits for a model: `session/summaries/note_writer.py` asks one in the background, and hosts that send the
+Nothing here waits for a model: `session/note_writer.py` asks one in the background, and hosts that send the
 question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
 goes on without it, and the log says why (`STATE_NOTE_FAILED`).
 """
@@ -132,7 +132,7 @@ class NoteReport(NamedTuple):
 
 
 class BackgroundWriter(Protocol):
-    """Asks a model for notes beside the conversation (`session/summaries/note_writer.py`)."""
+    """Asks a model for notes beside the conversation (`session/note_writer.py`)."""
 
     @property
     def is_busy(self) -> bool: ...
@@ -264,10 +264,10 @@ class StateNotes:
 
         None if there is nothing to write about, or no room for the question and its answer.
         """
-        made = self.draft_question()()
-        if isinstance(made, NoteQuestion):
-            return made
-        self.refuse(made)
+        question = self.draft_question()()
+        if isinstance(question, NoteQuestion):
+            return question
+        self.refuse(question)
         return None
 
     def draft_question(
@@ -330,8 +330,8 @@ class StateNotes:
         if not groups:
             return None
         draft = self._draft_context(self._view)
-        made = self._make_task_for(self._view, draft, (), "", self._conversation.log.head, groups)
-        return None if isinstance(made, str) else made
+        task = self._make_task_for(self._view, draft, (), "", self._conversation.log.head, groups)
+        return None if isinstance(task, str) else task
 
     def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
         """A renderer with the options of the session's requests, for at most `max_output` tokens besides thinking.
@@ -439,16 +439,16 @@ def _make_question(
     if isinstance(task, str):
         return task
     items = [item for group in answered_groups(view) for item in group.items]
-    asked = make_question_item(repair_unicode(task.instruction))
+    question_item = make_question_item(repair_unicode(task.instruction))
     size = budget.fixed + sum(item.tokens for item in items)
     size += budget.counter.count_text(task.instruction) + REQUEST_OVERHEAD
-    wanted = count_answer_tokens(task)
-    left = int(window - size * budget.scale) if window else wanted
-    renderer = make_renderer(min(wanted, left))
+    tokens = count_answer_tokens(task)
+    left = int(window - size * budget.scale) if window else tokens
+    renderer = make_renderer(min(tokens, left))
     most = renderer.options.max_tokens
-    if most < wanted * _MIN_ANSWER_SHARE or most > left:
+    if most < tokens * _MIN_ANSWER_SHARE or most > left:
         return "the window has no room for the question"
-    renderer.update(SummaryRequestView([*items, asked], view.system, view.tools, 0, view.rejected_seq))
+    renderer.update(SummaryRequestView([*items, question_item], view.system, view.tools, 0, view.rejected_seq))
     faults = renderer.faults()
     if faults:
         return f"the question broke a rule of {renderer.dialect.name}: {faults[0].rule}"
@@ -512,8 +512,8 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
-        shown = task.previous.passages if task.previous else ()
-        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, shown)
+        previous_passages = task.previous.passages if task.previous else ()
+        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, previous_passages)
     return StateNote(
         horizon=task.horizon,
         sections=sections,
@@ -545,5 +545,5 @@ def trim_sections(
             cut += 1
     if not cut:
         return dict(sections), ()
-    told = f"the note was far longer than {tokens:,} tokens: {cut} lines were cut"
-    return {heading: "\n".join(lines) for heading, lines in trimmed.items()}, (told,)
+    feedback = f"the note was far longer than {tokens:,} tokens: {cut} lines were cut"
+    return {heading: "\n".join(lines) for heading, lines in trimmed.items()}, (feedback,)

@@ -47,11 +47,11 @@ class DeferredLog:
         if self._postpone(events):
             return True
         try:
-            done = await self._log.append_async(*self._add_pending(events))
+            is_new = await self._log.append_async(*self._add_pending(events))
         except StaleHead as failure:
             raise self._translate(failure) from failure
         self._note_stored()
-        return done
+        return is_new
 
     def read(self, start: int = 1) -> Iterator[Event]:
         return self._log.read(start) if self._is_stored else islice(self._pending, max(0, start - 1), None)

@@ -173,10 +173,10 @@ def ask_line(prompt: str) -> str:
 
 def format_visible_name(name: str) -> str:
     """Return a name as one line of visible text, with a mark if something was removed from it."""
-    shown = clean_line(name)
-    if shown == name:
+    line = clean_line(name)
+    if line == name:
         return name
-    return f"{shown} (hidden characters)".strip()
+    return f"{line} (hidden characters)".strip()
 
 
 class TextSanitizer:

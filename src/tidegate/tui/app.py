@@ -75,7 +75,7 @@ from tidegate.tui.user_shell import NO_OUTPUT_HINT, UserShell
 def _describe_embedded(unchosen: UnchosenModel | None) -> str:
     answering = unchosen.answering if unchosen is not None else "A small model on this machine answers."
     keys = unchosen.known_keys if unchosen is not None else ""
-    return " ".join(filter(None, (answering, "It gets no tools; `tidegate demo --tour` shows them.", keys)))
+    return " ".join(filter(None, (answering, "It gets no tools.", keys)))
 
 
 class ChatApp(App[int]):
@@ -211,10 +211,10 @@ class ChatApp(App[int]):
                 self._handle_turn_finished(news)
 
     def _handle_opened(self, news: AgentOpened) -> None:
-        changed = news.session_name != self.session_name
-        is_other = changed or not self._has_opened
+        is_changed = news.session_name != self.session_name
+        is_other = is_changed or not self._has_opened
         self.session_name, self.agent_ready, self._has_opened = news.session_name, True, True
-        if changed:
+        if is_changed:
             self.approvals.reset_grants()
             self.composer.input_history = InputHistory(self.data, self.session_name)
             self.conversation.show_session(self._make_log_pager(self.session_name), self.sanitizer)
@@ -491,14 +491,14 @@ class ChatApp(App[int]):
     @work(group="pick", exclusive=True)
     async def _go_back(self) -> None:
         """Let the user pick one of their messages; continue before it in a copy of the session, to write it again."""
-        picked = await self.pickers.pick_request(self.session_name)
-        if picked is None:
+        request = await self.pickers.pick_request(self.session_name)
+        if request is None:
             return
-        if picked.seq > 1:
-            await self._run_command(f"/fork at {picked.seq - 1}")
+        if request.seq > 1:
+            await self._run_command(f"/fork at {request.seq - 1}")
         else:
             self.reopen(ResumeSession(make_session_name(self.session_name)))
-        self.composer.replace_text(MessageDraft().with_text(picked.text), walking=True)
+        self.composer.replace_text(MessageDraft().with_text(request.text), walking=True)
 
     @work(group="pick", exclusive=True)
     async def action_models(self) -> None:

@@ -173,9 +173,9 @@ class ApprovalPrompt(Widget, can_focus=True):
             text.append(f"  {line.text}\n", style="dim" if line.is_remark else colors.get(line.mark, ""))
         choices = list_choices(question)
         for place, choice in enumerate(choices):
-            chosen = place == self._selected_index
+            is_chosen = place == self._selected_index
             words = f"{choice.key} {self.sanitizer.sanitize_line(choice.text)}"
-            text.append(f"{'›' if chosen else ' '} {words}", style="bold" if chosen else "dim")
+            text.append(f"{'›' if is_chosen else ' '} {words}", style="bold" if is_chosen else "dim")
             text.append("\n" if choice is not choices[-1] else "")
         if why := explain_no_always(question):
             text.append(f"\n  {why}", style="dim")

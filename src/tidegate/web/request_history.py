@@ -7,7 +7,7 @@ import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.store.log import Log
 from tidegate.wire.usage import Usage
 
@@ -45,8 +45,8 @@ class RequestRecord(msgspec.Struct, gc=False):
     @property
     def cost(self) -> RequestBill:
         """Computed when it is asked for: a session has thousands of requests, and a page shows a few of them."""
-        paid = compute_model_cost(request_usage(self.used), self.model_info)
-        return RequestBill() if paid is None else RequestBill(paid.input, paid.cached, paid.written, paid.output, True)
+        cost = compute_model_cost(request_usage(self.used), self.model_info)
+        return RequestBill() if cost is None else RequestBill(cost.input, cost.cached, cost.written, cost.output, True)
 
 
 class SideSpending(msgspec.Struct):

@@ -175,8 +175,8 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
         lines.append(f"The picture shows {points:,} of {len(story.rows):,} requests; the fullest are kept.")
     if len(story.changes) > MAX_LISTED_CHANGES:
         lines.append(f"The newest {MAX_LISTED_CHANGES:,} of {len(story.changes):,} compactions are listed.")
-    masked = story.pool.masker.count
-    lines.append(f"Secrets that are masked: {masked:,}." if masked else "No secrets were found to mask.")
+    count = story.pool.masker.count
+    lines.append(f"Secrets that are masked: {count:,}." if count else "No secrets were found to mask.")
     return lines
 
 

@@ -200,8 +200,8 @@ class _StoryReader:
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
             parts = split_note(payload.text, note, self._mask) if payload.topic == STATE_NOTE else None
-            said = describe_listed_note(payload, note, is_brief=parts is not None)
-            edited = ViewEdited(payload.topic, "", "", said, before, self._view.tokens, ())
+            listed_note = describe_listed_note(payload, note, is_brief=parts is not None)
+            edited = ViewEdited(payload.topic, "", "", listed_note, before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
             if parts is not None and is_listed:
                 sources = self._add_sources(parts.list_sources()[:_MAX_SOURCES])
@@ -210,13 +210,13 @@ class _StoryReader:
 
     def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
         """Keep the texts of these messages for the page."""
-        found: dict[str, int] = {}
+        sources: dict[str, int] = {}
         for ident in ids:
             event = next(iter(self._log.read(seq_of_id(ident))), None) if ident[:1] == "m" else None
             described = describe_event(event) if event is not None else None
             if described is not None:
-                found[ident] = self._pool.add(msgspec.json.encode(described))
-        return found
+                sources[ident] = self._pool.add(msgspec.json.encode(described))
+        return sources
 
     def _fold(self, event: Event) -> None:
         try:
@@ -286,14 +286,14 @@ class _StoryReader:
 
     def _add_state(self) -> int:
         if self._renderer is None:
-            sent = self._model
+            model = self._model
             self._renderer = RequestRenderer(
-                resolve_dialect(sent.wire, sent.model),
-                model=sent.model,
-                max_tokens=sent.max_tokens,
-                temperature=sent.temperature,
-                top_p=sent.top_p,
-                extra=sent.extra,
+                resolve_dialect(model.wire, model.model),
+                model=model.model,
+                max_tokens=model.max_tokens,
+                temperature=model.temperature,
+                top_p=model.top_p,
+                extra=model.extra,
             )
         self._renderer.update(self._view)
         rendered = self._renderer.freeze()
@@ -305,10 +305,10 @@ class _StoryReader:
 
     def _list_omissions(self) -> list[str]:
         lines = []
-        shown = sum(row.state >= 0 for row in self._rows)
-        if shown < len(self._rows):
+        visible_count = sum(row.state >= 0 for row in self._rows)
+        if visible_count < len(self._rows):
             lines.append(
-                f"Only the newest {shown:,} of {len(self._rows):,} requests can be opened here;"
+                f"Only the newest {visible_count:,} of {len(self._rows):,} requests can be opened here;"
                 " the figures are those of all."
             )
         return lines
@@ -332,9 +332,9 @@ def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:
     if len(rows) <= most:
         return rows
     stretch = math.ceil(len(rows) / (most / 2))
-    kept: list[RequestRow] = []
+    request_rows: list[RequestRow] = []
     for start in range(0, len(rows), stretch):
         part = rows[start : start + stretch]
         top = max(part, key=lambda row: row.total)
-        kept += [part[-1]] if top is part[-1] else [top, part[-1]]
-    return kept
+        request_rows += [part[-1]] if top is part[-1] else [top, part[-1]]
+    return request_rows

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.messages import Message, Tool
-from tidegate.wire.parsing import MessageClues, ParsedRequest
+from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
 from tidegate.wire.splicing.call_form import CallForm
@@ -97,7 +97,23 @@ class RequestPaths(NamedTuple):
         return f"{before.rpartition('/')[0]}/{model}:{method}"
 
 
-def _recognize_nothing(clues: MessageClues) -> int:
+class MessageMarks(NamedTuple):
+    """By what a message of unknown origin is known to be of a dialect, from the surest to the least sure.
+
+    `keys` are keys of a message, and `part_types` types of the parts in its `content`, that no other dialect has.
+    `usual_keys` and `roles` are those of a message that has none of these. `has_text_lists`: an answer may be a list
+    of texts. `has_type`: a message has a type.
+    """
+
+    keys: frozenset[str] = frozenset()
+    part_types: frozenset[str] = frozenset()
+    usual_keys: frozenset[str] = frozenset()
+    roles: tuple[str, ...] = ()
+    has_text_lists: bool = False
+    has_type: bool = False
+
+
+def _recognize_nothing(body: Mapping[str, object]) -> int:
     return 0
 
 
@@ -122,19 +138,23 @@ class StoredAnswers(NamedTuple):
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
-    `render_leading_messages` gives the messages before the first block. `answers` reads and writes answers; `form`
-    writes messages into a client's request, and `calls` a hidden tool. `read_request` reads a client's request;
-    `to_client_messages` gives an answer as a client sends it back. `output` and `thinking` are options of a request.
-    `usage` reads the usage of an answer. `paths` are those of its requests. `recognize` says how surely a message of
-    unknown origin is written in this dialect: the larger the surer, 0 if it is not.
-    `profile_for_model` says what the validator demands. `binds_prefix` says whether a model's signed thinking
-    is bound to everything before it, `keeps_loop_start` whether a running tool loop may have to begin with its
-    thinking. `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking`
-    whether the one in these messages does. `takes_instructions` says whether a model accepts system messages in
-    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for
-    the provider's cache, or None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which
-    a request asks the provider to keep it in its cache; 0 if it does not. `stored_answers` is there if requests can
-    continue what the provider stored. Without a `vendor`, another dialect of the same provider has it.
+    Messages and requests: `parse_message` and `parse_body` read them, the `render_` functions write them;
+    `render_leading_messages` gives the messages before the first block. By its `marks` a message of
+    unknown origin is known to be in this dialect; `recognize_body` says how surely a body is: the larger the surer.
+    `profile_for_model` says what the validator demands. `answers` reads and writes answers, `usage` reads their usage.
+
+    Requests of clients: `paths` are those of their URLs. `read_request` reads one; `form` writes messages into it,
+    `calls` a hidden tool. `to_client_messages` gives an answer as a client sends it back. `output` and `thinking`
+    are options of a request. `stored_answers` is there if requests can continue what the provider stored.
+
+    What a provider's models accept: `binds_prefix` says whether a model's signed thinking is bound to everything
+    before it, `keeps_loop_start` whether a running tool loop may have to begin with its thinking.
+    `starts_loops_with_thinking` says whether with these options it surely must, and `allows_thinking` whether the
+    one in these messages does. `takes_instructions` says whether a model accepts system messages in
+    mid-conversation. `add_cache_marker` gives a copy of a message that ends with a marker for the provider's cache, or
+    None if the provider has no such markers. `read_cache_lifetime` gives the seconds for which a request asks the
+    provider to keep it in its cache; 0 if it does not. Without a `vendor`, another dialect of the same provider has
+    it.
     """
 
     name: str
@@ -155,7 +175,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     thinking: ThinkingOption = _THINKING
     usage: UsageForm
     paths: RequestPaths = RequestPaths()
-    recognize: Callable[[MessageClues], int] = _recognize_nothing
+    marks: MessageMarks = MessageMarks()
+    recognize_body: Callable[[Mapping[str, object]], int] = _recognize_nothing
     create_validator: Callable[[Mapping[str, object], ValidationProfile], RequestValidator]
     profile_for_model: Callable[[str], ValidationProfile] = use_strict_profile
     binds_prefix: Callable[[str], bool] = _never

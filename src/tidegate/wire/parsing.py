@@ -6,7 +6,7 @@ dropped silently; content that has no place in a `Message` is refused.
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn, Protocol, runtime_checkable
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import msgspec
 
@@ -27,15 +27,13 @@ class ParsedRequest(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...] = ()
 
 
-class MessageClues(NamedTuple):
-    """A message of an unknown dialect, and the types of the parts in its `content`."""
-
-    message: dict[str, object]
-    part_types: frozenset[str]
-
-    @property
-    def has_type(self) -> bool:
-        return isinstance(self.message.get("type"), str)
+def list_part_types(messages: object) -> set[str] | None:
+    """The types of the parts in a list of messages with roles (OpenAI chat, Anthropic); None if it is another value."""
+    if not isinstance(messages, list) or not all(isinstance(each, dict) and "role" in each for each in messages):
+        return None
+    contents = [each.get("content") for each in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content if isinstance(part, dict)]
+    return {str(part.get("type")) for part in parts}
 
 
 def raise_bad_input(cause: str, remedy: str) -> NoReturn:

@@ -6,14 +6,13 @@ from typing import Final
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, Tool
 from tidegate.wire.anthropic.dialect import DIALECT as ANTHROPIC
-from tidegate.wire.dialect import Dialect
+from tidegate.wire.dialect import Dialect, MessageMarks
 from tidegate.wire.gemini.dialect import DIALECT as GEMINI
 from tidegate.wire.openai_chat.deepseek import DIALECT as DEEPSEEK
 from tidegate.wire.openai_chat.dialect import DIALECT as OPENAI_CHAT
 from tidegate.wire.openai_chat.mistral import DIALECT as MISTRAL
 from tidegate.wire.openai_responses.dialect import DIALECT as OPENAI_RESPONSES
 from tidegate.wire.parsing import (
-    MessageClues,
     abbreviate_value,
     build_tool,
     require_field,
@@ -42,8 +41,28 @@ def detect_dialect(obj: object) -> str:
     message = require_object(obj, "A message")
     content = message.get("content")
     parts = content if isinstance(content, list) else []
-    clues = MessageClues(message, frozenset(str(part.get("type")) for part in parts if isinstance(part, dict)))
-    return max(DIALECTS.values(), key=lambda dialect: dialect.recognize(clues)).name
+    types = {str(part.get("type")) for part in parts if isinstance(part, dict)}
+    return max(DIALECTS.values(), key=lambda dialect: _weigh_marks(dialect.marks, message, types)).name
+
+
+def _weigh_marks(marks: MessageMarks, message: dict[str, object], types: set[str]) -> int:
+    if not marks.keys.isdisjoint(message):
+        return 5
+    if not marks.part_types.isdisjoint(types):
+        return 4
+    role = message.get("role")
+    if not marks.usual_keys.isdisjoint(message) or role in marks.roles:
+        return 3
+    has_type = isinstance(message.get("type"), str)
+    if marks.has_text_lists and types and (has_type or (role == "assistant" and types <= {"text"})):
+        return 2
+    return 1 if marks.has_type and has_type else 0
+
+
+def detect_request_dialect(body: Mapping[str, object]) -> Dialect | None:
+    """Return the dialect in which the body of a request is written; None if it is not a request."""
+    found = max(DIALECTS.values(), key=lambda dialect: dialect.recognize_body(body))
+    return found if found.recognize_body(body) else None
 
 
 def parse_any_message(obj: object) -> list[Message]:

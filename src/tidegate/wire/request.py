@@ -189,7 +189,7 @@ class RequestRenderer:
         messages, chunks = self.messages, list(self._chunks)
         for place, message in self._marked().items():
             messages[place], chunks[place] = message, b"," + _encode(message)
-        return RenderedRequest(self.dialect.messages_key, self._head, self._head_bytes, messages, chunks)
+        return RenderedRequest(self.dialect.form.key, self._head, self._head_bytes, messages, chunks)
 
     def body(self) -> JsonObject:
         return self.freeze().body()

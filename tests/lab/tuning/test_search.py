@@ -125,7 +125,7 @@ def test_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "reported on 2 others: project-" in said
     text = out.read_text("utf-8")
     assert "# tuned on 2 sessions" in text
-    assert "# references in context: " in text
+    assert "# older names: " in text
     assert f"keep: {load(out).settings['keep']}  # turns" in text
     with pytest.raises(BadInput, match="is there already"):
         tune(tmp_path, *words)

@@ -124,20 +124,20 @@ class _Checked(NamedTuple):
 
 def _check_entries(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Checked:
     """Take the entries that make a valid file together. Parts of one hook or MCP server are taken together."""
-    taken: list[ForeignEntry] = []
-    refused: list[UnusedKey] = []
+    foreign_entries: list[ForeignEntry] = []
+    keys: list[UnusedKey] = []
     for unit in _group_entries(entries):
         kept, left_out = unit, list[ForeignEntry]()
-        problem = _find_problem(found, [*taken, *kept])
+        problem = _find_problem(found, [*foreign_entries, *kept])
         while problem and kept:  # leave out the one that is wrong, or all
             smaller = [[each for each in kept if each is not one] for one in kept]
-            sound = next((some for some in smaller if not _find_problem(found, [*taken, *some])), [])
+            sound = next((some for some in smaller if not _find_problem(found, [*foreign_entries, *some])), [])
             left_out += [each for each in kept if each not in sound]
             kept, problem = sound, (problem if not sound else "")
-        taken += kept
-        why = _find_problem(found, [*taken, *left_out]) or problem
-        refused += [UnusedKey(".".join(each.key), why) for each in left_out]
-    return _Checked(taken, refused)
+        foreign_entries += kept
+        why = _find_problem(found, [*foreign_entries, *left_out]) or problem
+        keys += [UnusedKey(".".join(each.key), why) for each in left_out]
+    return _Checked(foreign_entries, keys)
 
 
 def _group_entries(entries: Sequence[ForeignEntry]) -> list[list[ForeignEntry]]:

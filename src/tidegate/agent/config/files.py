@@ -13,7 +13,7 @@ from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files,
 from tidegate.agent.config.reader import SettingsReader, node_id
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
 from tidegate.agent.config.settings import EARLIER_KEYS, AgentSettings, ContextSettings, FileSettings
-from tidegate.agent.hooks.types import CompactContext, ModuleAction
+from tidegate.agent.hook_types import CompactContext, ModuleAction
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, MODULE_ACTIONS
 from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml

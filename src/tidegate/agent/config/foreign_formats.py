@@ -66,8 +66,8 @@ def get_path(values: object, path: tuple[str, ...]) -> Any:
 def _take(values: Json, prefix: tuple[str, ...], names: Mapping[str, tuple[str, ...]]) -> Iterator[ForeignEntry]:
     """Yield the keys of the mapping at `prefix` that become a setting. Spelling is ignored: maxTokens is max_tokens."""
     wanted = {_fold(name): setting for name, setting in names.items()}
-    found = get_path(values, prefix)
-    for key, value in found.items() if isinstance(found, dict) else ():
+    path = get_path(values, prefix)
+    for key, value in path.items() if isinstance(path, dict) else ():
         setting = wanted.get(_fold(key))
         if setting is not None and value is not None:
             yield ForeignEntry((*prefix, key), setting, value)

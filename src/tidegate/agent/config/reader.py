@@ -169,13 +169,13 @@ class SettingsReader:
         except BadPolicy:
             if not (secret or from_outside):
                 raise
-            shown = (
+            quotation = (
                 f"of another kind than {describe_type(hint)}"
                 if secret
                 else f"{quote_value(node.value)}, whose value does not fit"
             )
             remedy = f"Give {describe_type(hint)}{', in quotes' if secret else ''}."
-            raise node.place.make_error(f"{_quote_path(path)} is {shown}.", remedy) from None
+            raise node.place.make_error(f"{_quote_path(path)} is {quotation}.", remedy) from None
         if not isinstance(read, str):
             self.hidden_paths.discard(path)
         return SecretString(read) if secret else read
@@ -198,9 +198,9 @@ class SettingsReader:
     def _look_up_variable(self, name: str, place: SourcePosition) -> str:
         if not _VARIABLE_NAME.fullmatch(name):
             raise place.make_error(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
-        found = self._environment.get(name, "")
-        if found or self._lenient:
-            return found
+        variable = self._environment.get(name, "")
+        if variable or self._lenient:
+            return variable
         what = "is empty" if name in self._environment else "is not set"
         near = get_close_matches(name, [each for each in self._environment if each != name], n=1, cutoff=0.8)
         also = f" Did you mean {near[0]}?" if near else ""

@@ -16,7 +16,7 @@ from tidegate.agent.config.settings import (
     PolicySettings,
     list_setting_parts,
 )
-from tidegate.agent.hooks.types import CompactContext, ContextPressure, Hook
+from tidegate.agent.hook_types import CompactContext, ContextPressure, Hook
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.core.errors import BadPolicy
 from tidegate.core.policy.policy import Policy, PolicyContext
@@ -129,12 +129,12 @@ def _configured_window(settings: FileSettings, context: ContextSettings | None, 
 
 def make_policy_settings(config: ResolvedConfig) -> dict[str, object]:
     """Return the settings of the policy: `policy.settings`, over the part of the context that the policy takes over."""
-    given: dict[str, object] = dict(config.settings.policy.settings)
+    settings: dict[str, object] = dict(config.settings.policy.settings)
     context = config.policy_context
     if context is None:
-        return given
+        return settings
     values = {**msgspec.structs.asdict(config.context), "auto_compact": bool(config.automatic_rule)}
-    return {**{name: value for name, value in values.items() if name in context.settings}, **given}
+    return {**{name: value for name, value in values.items() if name in context.settings}, **settings}
 
 
 def load_configured_policy(config: ResolvedConfig) -> Policy:
@@ -173,8 +173,8 @@ def find_ignored_retention(config: ResolvedConfig) -> IgnoredValue | None:
             days = load(config.policy_name, make_policy_settings(config), import_stages=False).retention
     if not days or days == _own_retention(config):
         return None
-    shown = f"{days:,} {'day' if days == 1 else 'days'}"
-    reason = f"the retention of {shown} is ignored: a project's file cannot remove your sessions"
+    duration = f"{days:,} {'day' if days == 1 else 'days'}"
+    reason = f"the retention of {duration} is ignored: a project's file cannot remove your sessions"
     return IgnoredValue("policy.name", config.sources.get("policy.name", ""), reason)
 
 

@@ -26,10 +26,10 @@ class RuleNotice(NamedTuple):
     explained: tuple[str, ...]
 
     def mark_shown(self) -> None:
-        known = _read_explained(self.folder)
-        if self.folder is not None and not known.issuperset(self.explained):
+        explained = _read_explained(self.folder)
+        if self.folder is not None and not explained.issuperset(self.explained):
             with suppress(NotKept):  # it will be shown again
-                whole = msgspec.json.encode(sorted(known.union(self.explained)))
+                whole = msgspec.json.encode(sorted(explained.union(self.explained)))
                 write_atomically(self.folder / _EXPLAINED_FILE, whole, durable=False)
 
 

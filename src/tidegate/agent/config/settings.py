@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from tidegate.agent.hooks.types import Hook
+from tidegate.agent.hook_types import Hook
 from tidegate.agent.tools.approval import ApprovalVerdict
 from tidegate.wire.registry import DIALECTS
 

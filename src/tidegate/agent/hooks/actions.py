@@ -11,7 +11,7 @@ import msgspec
 from tidegate.agent.config.resolved_config import ResolvedConfig
 from tidegate.agent.config.settings import ContextSettings
 from tidegate.agent.config.tool_access import find_module_tool
-from tidegate.agent.hooks.types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
+from tidegate.agent.hook_types import CompactContext, HookContext, InjectMessage, ModuleAction, RunFunction
 from tidegate.agent.tools.tool import ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import BadInput
@@ -42,8 +42,8 @@ async def compact_context(
     rule: str, action: CompactContext, context: ContextSettings, at: HookContext, summarizer: AsyncSummarizer | None
 ) -> str:
     """Compact by one rule, which has the hook's id as its name."""
-    made = _make_compaction_rule(rule, action, context, at.session.policy)
-    decisions = await at.session.run_rules_async([made], summarizer)
+    compaction_rule = _make_compaction_rule(rule, action, context, at.session.policy)
+    decisions = await at.session.run_rules_async([compaction_rule], summarizer)
     own = [each for each in decisions if each.rule == rule]
     if own and own[-1].acted:
         return f"{own[-1].tokens_before} tokens became {own[-1].tokens_after}. {own[-1].reason}"
@@ -78,10 +78,10 @@ async def run_module_action(action: ModuleAction, runner: ModuleActionRunner | N
         raise BadInput("No module can be run here.", "Give HookRunner the argument run_module.")
     async with asyncio.timeout(timeout):
         result = await runner(action.module, action.action, action.params)
-    shown = clip_chars(result.text, _MAX_SHOWN_CHARS).text
+    text = clip_chars(result.text, _MAX_SHOWN_CHARS).text
     if result.is_error:
-        raise BadInput(f"{action.module}.{action.action}: {shown}", "")
-    return shown
+        raise BadInput(f"{action.module}.{action.action}: {text}", "")
+    return text
 
 
 async def run_hook_function(action: RunFunction, at: HookContext, timeout: float) -> str:

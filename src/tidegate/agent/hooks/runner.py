@@ -17,15 +17,7 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from tidegate.agent.config.settings import ContextSettings
-from tidegate.agent.hooks.actions import (
-    ModuleActionRunner,
-    compact_context,
-    fill_placeholders,
-    inject_message,
-    run_hook_function,
-    run_module_action,
-)
-from tidegate.agent.hooks.types import (
+from tidegate.agent.hook_types import (
     CompactContext,
     Hook,
     HookContext,
@@ -36,6 +28,14 @@ from tidegate.agent.hooks.types import (
     RunFunction,
     TurnCount,
     condition_holds,
+)
+from tidegate.agent.hooks.actions import (
+    ModuleActionRunner,
+    compact_context,
+    fill_placeholders,
+    inject_message,
+    run_hook_function,
+    run_module_action,
 )
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput

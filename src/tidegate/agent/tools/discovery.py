@@ -105,25 +105,25 @@ def unwrap_call(call: Call) -> Call:
         inner = given.get("arguments")
         if isinstance(inner, str):  # some models write the object as text
             given["arguments"] = parse_tool_arguments(inner)
-        wanted = convert_arguments(CallToolArguments, given)
+        arguments = convert_arguments(CallToolArguments, given)
     except BadInput:
         return call
-    return Call(call.id, wanted.name, msgspec.json.encode(wanted.arguments).decode())
+    return Call(call.id, arguments.name, msgspec.json.encode(arguments.arguments).decode())
 
 
 def find_categories(tools: Mapping[str, AgentTool]) -> dict[str, str]:
     """Return the category of each tool: its module, or the server it comes from."""
     sizes = Counter(name.partition("__")[0] for name in tools if "__" in name)
-    found: dict[str, str] = {}
+    categories: dict[str, str] = {}
     for name in tools:
         server, marker, own = name.partition("__")
         if not marker:
-            found[name] = _MODULE_BY_TOOL.get(name, "other")
+            categories[name] = _MODULE_BY_TOOL.get(name, "other")
         elif sizes[server] <= _MAX_SERVER_TOOLS:
-            found[name] = server
+            categories[name] = server
         else:
-            found[name] = f"{server}/{own.replace('-', '_').partition('_')[0]}"
-    return found
+            categories[name] = f"{server}/{own.replace('-', '_').partition('_')[0]}"
+    return categories
 
 
 def rank_tools(tools: Sequence[AgentTool], words: str) -> list[AgentTool]:

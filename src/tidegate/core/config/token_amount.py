@@ -12,8 +12,8 @@ _FACTORS: Final = {"": 1, "k": 1_000, "m": 1_000_000}
 def parse_token_amount(amount: int | str, what: str = "The window") -> int:
     """Return a positive number of tokens. "16k" is 16,000: with 1,024 a request could be too long. BadInput if none."""
     if isinstance(amount, str):
-        found = _AMOUNT.fullmatch(amount.strip())
-        number = float(re.sub("[,_]", "", found[1])) * _FACTORS[found[2].lower()] if found else 0.0
+        match = _AMOUNT.fullmatch(amount.strip())
+        number = float(re.sub("[,_]", "", match[1])) * _FACTORS[match[2].lower()] if match else 0.0
     else:
         number = amount
     if number < 1 or number != int(number):

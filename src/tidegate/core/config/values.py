@@ -91,9 +91,9 @@ def quote_value(value: object) -> str:
 def suggest_name(name: str, known: Iterable[str]) -> str:
     """The remedy for an unknown name: the most similar name, or all names."""
     names = sorted(known)
-    found = difflib.get_close_matches(name[:80], names, n=1)
-    if found:
-        return f'Did you mean "{found[0]}"?'
+    matches = difflib.get_close_matches(name[:80], names, n=1)
+    if matches:
+        return f'Did you mean "{matches[0]}"?'
     return f"There is {', '.join(names)}." if names else "There is none here."
 
 

@@ -51,15 +51,15 @@ class YamlNode(NamedTuple):
 
     def fields(self, what: str, allowed: Collection[str], word: str = "key") -> "dict[str, YamlNode]":
         """A mapping with none but the allowed keys, each as `allowed` spells it."""
-        found: dict[str, YamlNode] = {}
+        fields: dict[str, YamlNode] = {}
         for key, node in self.mapping(what).items():
             name = match_spelling(key, allowed)
             if name not in allowed:
                 raise node.key.make_error(f"unknown {word} {quote_value(key)} in {what}.", suggest_name(key, allowed))
-            if name in found:
+            if name in fields:
                 raise node.key.make_error(f"{word} {quote_value(name)} is given twice in {what}.", "Keep one of them.")
-            found[name] = node
-        return found
+            fields[name] = node
+        return fields
 
 
 def read_yaml(text: str, source: str) -> YamlNode:
@@ -138,16 +138,16 @@ class _Reader:
         return node
 
     def mapping(self, depth: int) -> dict[str, YamlNode]:
-        found: dict[str, YamlNode] = {}
+        nodes: dict[str, YamlNode] = {}
         for event in iter(self.within, None):
             place = SourcePosition(self.source, event.start_mark.line + 1)
             if type(event).__name__ != "ScalarEvent" or event.tag is not None:
                 raise place.make_error("a key is not a word.", "Write a name before the colon.")
             check_scalar(event.value, place)
-            if event.value in found:
+            if event.value in nodes:
                 raise place.make_error(f"key {quote_value(event.value)} is here twice.", "Keep one of them.")
-            found[event.value] = self.node(next(self.events), depth + 1)._replace(key=place)
-        return found
+            nodes[event.value] = self.node(next(self.events), depth + 1)._replace(key=place)
+        return nodes
 
     def within(self) -> Any:
         """The next event of the list or mapping being read; None where it ends."""

@@ -72,8 +72,8 @@ class _FileStates:
             if is_of_subagent(line):
                 continue
             if line.what == "changed":
-                found = _STATE.fullmatch(line.text)
-                self._set(found[1] if found else line.text, line.ident, found[2] if found else EDITED)
+                match = _STATE.fullmatch(line.text)
+                self._set(match[1] if match else line.text, line.ident, match[2] if match else EDITED)
             elif line.what == _COMMITTED:
                 made, _, text = line.text.partition(" ")
                 self._commits.append(_Commit(line.ident, made, text))

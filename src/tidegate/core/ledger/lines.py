@@ -24,9 +24,8 @@ from typing import Final
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.messages import user_message
+from tidegate.core.messages import LEDGER, user_message
 
-LEDGER: Final = "ledger"
 _HOW_TO_RECALL: Final = "recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 LEDGER_HEADING: Final = (
     "[Ledger of what left the view. The user's rules still hold, word for word; where two differ, the later one. The"
@@ -94,19 +93,19 @@ def make_left_line(first: int, last: int) -> LedgerLine:
 
 def parse_ledger(text: str) -> list[LedgerLine]:
     """The lines of a ledger. Text that is not a ledger line is ignored."""
-    found: list[LedgerLine] = []
+    lines: list[LedgerLine] = []
     for line in text.split("\n"):
         if line.startswith(_LEFT):
-            found.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
+            lines.extend(make_left_line(int(first), int(last)) for first, last in _RANGE.findall(line))
         elif (match := _CHANGED.fullmatch(line)) is not None:
             folder = f"{match[1]}/" if match[1] else ""
-            found += (
+            lines += (
                 LedgerLine("changed", ident, f"{folder}{name}{state}")
                 for name, ident, state in _CHANGED_NAME.findall(match[2])
             )
         elif (match := _LINE.fullmatch(line)) is not None:
-            found.append(LedgerLine(match[1], match[2], match[3]))
-    return found
+            lines.append(LedgerLine(match[1], match[2], match[3]))
+    return lines
 
 
 def render_ledger(lines: Sequence[LedgerLine]) -> str:
@@ -186,7 +185,7 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
         else:
             last.pop(key, None)
             last[key] = line
-    replaced = {found[1] for line in last.values() if (found := _REPLACES.search(line.text))}
+    replaced = {match[1] for line in last.values() if (match := _REPLACES.search(line.text))}
     return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in replaced]
 
 
@@ -214,8 +213,8 @@ def subject_of(line: LedgerLine) -> str:
     if line.what != "ran":
         return line.text
     command = line.text.rpartition(" -> ")[0] or line.text
-    clipped = _CLIPPED_COMMAND.fullmatch(command)
-    return clipped[1] if clipped and clipped[1] else command
+    match = _CLIPPED_COMMAND.fullmatch(command)
+    return match[1] if match and match[1] else command
 
 
 def _last(lines: Sequence[LedgerLine]) -> int:

@@ -8,14 +8,13 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.edits import Edit, EditIndex
-from tidegate.core.ledger.lines import LEDGER, LedgerLine, ReachableIds, make_left_line, merge_ledger_lines
+from tidegate.core.ledger.lines import LedgerLine, ReachableIds, make_left_line, merge_ledger_lines, parse_ledger
 from tidegate.core.ledger.statements import drop_old_todos, statements_of
-from tidegate.core.messages import REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
+from tidegate.core.messages import LEDGER, PIN, REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
 from tidegate.core.text.plural import format_count
 from tidegate.core.view import Item, View, rules_given
 
-PIN: Final = "pin"
 """The kind of a pinned message: all of it is a rule."""
 
 _HEAD_SHARE: Final = 0.25  # of the view
@@ -85,8 +84,7 @@ class LossCheck:
             if self.moves or requests
             else []
         )
-        self._is_searched = facts and self.moves
-        if self._is_searched:
+        if facts and self.moves:
             stay = [*shown, *(insert.message for insert in changes.inserts)]
             described = described_ids(message for message in stay if is_group_note(message))
             vanished = [
@@ -101,7 +99,8 @@ class LossCheck:
             self._facts = drop_old_todos([*(line for line in vanished if line.what == "ran"), *found], self._known)
             self._read(stay)
         held = partial(rules_held, removed=view.removed_rules)
-        every = [line for m in (*self._gone, *requests) for line in held(items[m.id])]
+        covered = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
+        every = [*covered, *(line for m in (*self._gone, *requests) for line in held(items[m.id]))]
         self._rules = list({line.text: line for line in every}.values())
         known = {line.text for line in lines if line.lays_down}
         missing = {line.text for line in self._rules} - known
@@ -154,7 +153,13 @@ class LossCheck:
         checked = len(self._facts) + len(self._rules)
         missing = len(self._missing) + len(self._laid_down)
         return LossTally(
-            checked, checked - missing, reached, missing - len(rest), len(rest) - reached, shortened, self._is_searched
+            checked,
+            checked - missing,
+            reached,
+            missing - len(rest),
+            len(rest) - reached,
+            shortened,
+            self._whole and self.moves,
         )
 
 
@@ -175,6 +180,14 @@ def _is_view_read_again(view: View, changes: EditIndex) -> bool:
 def _apply_replace(message: Message, changes: EditIndex) -> Message:
     new = changes.replaced.get(message.id)
     return message if new is None else msgspec.structs.replace(message, parts=new.parts)
+
+
+def rules_covered(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
+    """The rules of a message that the provider has replaced by a compaction; of a ledger those in it."""
+    if item.message.kind != LEDGER:
+        return rules_held(item, removed)
+    lines = [line for line in parse_ledger(text_of(item.message)) if line.lays_down]
+    return [line for line in lines if line.place > removed.get(line.text, 0)]
 
 
 def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:

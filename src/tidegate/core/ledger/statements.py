@@ -111,7 +111,7 @@ def _task_changes_of(messages: Sequence[Message]) -> Iterator[tuple[Message, Tas
 def _find_tasks(every: Sequence[Message], gone: Sequence[Message], lines: Sequence[LedgerLine]) -> list[LedgerLine]:
     """The open tasks of a list with one call for each task that leave, and those in the ledger that are closed now."""
     leaving = {message.id for message in gone}
-    subjects = {found[1]: line.text[found.end() :] for line in lines if (found := _TASK.match(line.text))}
+    subjects = {match[1]: line.text[match.end() :] for line in lines if (match := _TASK.match(line.text))}
     known = dict(subjects)
     states: dict[str, tuple[str, TaskChange]] = {}
     for message, change in _task_changes_of(every):
@@ -119,14 +119,14 @@ def _find_tasks(every: Sequence[Message], gone: Sequence[Message], lines: Sequen
         if message.id in leaving or change.is_closed:
             states.pop(change.number, None)
             states[change.number] = (message.id, change)
-    done: list[LedgerLine] = []
+    ledger_lines: list[LedgerLine] = []
     for number, (ident, change) in states.items():
         if change.is_closed:
-            done += [LedgerLine("open", ident, f"#{number} {_TASK_CLOSED}")] if number in known else []
+            ledger_lines += [LedgerLine("open", ident, f"#{number} {_TASK_CLOSED}")] if number in known else []
         elif subject := subjects.get(number):
             started = ", in progress" if change.status == "in_progress" and not subject.endswith("in progress") else ""
-            done.append(LedgerLine("open", ident, f"#{number} {fold_line(subject, 120)}{started}"))
-    return done[-_TODOS:]
+            ledger_lines.append(LedgerLine("open", ident, f"#{number} {fold_line(subject, 120)}{started}"))
+    return ledger_lines[-_TODOS:]
 
 
 def _is_list(call: Call) -> bool:
@@ -142,21 +142,21 @@ def _find_endings(every: Sequence[Message]) -> dict[str, Message]:
     """For each call whose command went on in the background the result of the last call that asked for its output."""
     results = {result.call_id: message for message in every if (result := result_of(message)) is not None}
     running: dict[str, str] = {}  # the id of what runs -> the call
-    found: dict[str, Message] = {}
+    endings: dict[str, Message] = {}
     for message in every:
         for call in calls_of(message):
             answer = results.get(call.id)
             if answer is None:
                 continue
             arguments = parse_call_arguments(call)
-            asked = [str(arguments.get(key, "")) for key in RUNNING_KEYS] if isinstance(arguments, dict) else []
-            asked += RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
-            origin = next((running[each] for each in asked if each in running), "")
+            running_ids = [str(arguments.get(key, "")) for key in RUNNING_KEYS] if isinstance(arguments, dict) else []
+            running_ids += RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
+            origin = next((running[each] for each in running_ids if each in running), "")
             if origin:
-                found[origin] = answer
+                endings[origin] = answer
             elif find_command(call) and (ident := find_running_id(answer)):
                 running[ident] = call.id
-    return found
+    return endings
 
 
 def write_work_report(session_name: str, messages: Sequence[Message]) -> str:
@@ -168,11 +168,11 @@ def write_work_report(session_name: str, messages: Sequence[Message]) -> str:
 
 def parse_work_report(result: Message) -> list[LedgerLine]:
     """The lines of a work report in the result of a subagent, each with its session and the message there."""
-    found = _WORK_REPORT.search(text_of(result))
-    if found is None:
+    match = _WORK_REPORT.search(text_of(result))
+    if match is None:
         return []
-    lines = [line for line in parse_ledger(found[2]) if line.what in _REPORTED_KINDS]
-    return [LedgerLine(line.what, result.id, f"{found[1]} {line.ident}: {line.text}") for line in lines]
+    lines = [line for line in parse_ledger(match[2]) if line.what in _REPORTED_KINDS]
+    return [LedgerLine(line.what, result.id, f"{match[1]} {line.ident}: {line.text}") for line in lines]
 
 
 def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> None:
@@ -193,7 +193,7 @@ def drop_old_todos(lines: Sequence[LedgerLine], known: Sequence[Message]) -> lis
     todos = [line for line in lines if _is_todo(line)]
     newest = max([*lists, *(line.place for line in todos)], default=0)
     old = {line for line in todos if line.place < newest}
-    tasks = [(found[1], line) for line in lines if line.what == "open" and (found := _TASK.match(line.text))]
+    tasks = [(match[1], line) for line in lines if line.what == "open" and (match := _TASK.match(line.text))]
     last = dict(tasks)
     closed = {change.number for _, change in _task_changes_of(known) if change.is_closed}
     for number, line in tasks:

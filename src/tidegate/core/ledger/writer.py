@@ -22,7 +22,6 @@ from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
 from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.lines import (
-    LEDGER,
     LEDGER_END,
     MAX_RULES_SHARE,
     PIN_SHARE,
@@ -33,9 +32,11 @@ from tidegate.core.ledger.lines import (
     render_ledger,
     select_ledger_lines,
 )
-from tidegate.core.ledger.loss_check import PIN, LossCheck, LossTally, readable_text_of, rules_held
+from tidegate.core.ledger.loss_check import LossCheck, LossTally, readable_text_of, rules_covered, rules_held
 from tidegate.core.ledger.recall_pointers import add_recall_note, is_recall_note
 from tidegate.core.messages import (
+    LEDGER,
+    PIN,
     Call,
     Message,
     Part,
@@ -162,14 +163,15 @@ def update_ledger(
 
 def held_rules(view: View) -> list[LedgerLine]:
     """The rules and pins in force, each once: those in the ledger, then those in messages of the view."""
-    found: dict[str, LedgerLine] = {}
+    covered = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
+    ledger_lines: dict[str, LedgerLine] = {line.text: line for line in covered}
     for item in view.items:
         if item.message.kind == LEDGER:
             lines = [line for line in parse_ledger(text_of(item.message)) if line.lays_down]
         else:
             lines = rules_held(item, view.removed_rules)
-        found.update((line.text, line) for line in lines if line.text not in found)
-    return list(found.values())
+        ledger_lines.update((line.text, line) for line in lines if line.text not in ledger_lines)
+    return list(ledger_lines.values())
 
 
 def without_rule(view: View, rule: LedgerLine, budget: Budget) -> tuple[Edit, ...]:
@@ -185,8 +187,8 @@ def without_rule(view: View, rule: LedgerLine, budget: Budget) -> tuple[Edit, ..
             message = _make_ledger_message(kept, headed=True)
             edits.append(Insert(message, held[0].id, budget.count(message)))
     pins = [item for item in view.items if item.message.kind == PIN]
-    gone = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
-    return (*edits, *([Drop(gone)] if gone else []), RemoveRule(text, rule.ident))
+    pin_ids = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
+    return (*edits, *([Drop(pin_ids)] if pin_ids else []), RemoveRule(text, rule.ident))
 
 
 def _shows_state_note(edits: Iterable[Edit]) -> bool:
@@ -215,17 +217,17 @@ def _write_ledger(
     check: LossCheck, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
     """Extend the ledger after the message `after`. Rewrite it if it must shrink, or if messages before it change."""
-    gone = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    dropped_ids = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     new = check.wanted()
     size = sum(item.tokens for item in held)
-    if size > limit or any(item.message.id in gone for item in held) or (held and check.changes_before_ledger):
+    if size > limit or any(item.message.id in dropped_ids for item in held) or (held and check.changes_before_ledger):
         return _rewrite_ledger(check, held, limit, budget, after)
     if not new or not (check.moves or held or _has_rules(new)):
         return _NO_EDITS
-    grown = _extend_ledger(check.lines, new, held, limit, budget, after)
-    if held and gone and not check.reaches(grown.lines):  # every dropped message must be recallable
+    ledger = _extend_ledger(check.lines, new, held, limit, budget, after)
+    if held and dropped_ids and not check.reaches(ledger.lines):  # every dropped message must be recallable
         return _rewrite_ledger(check, held, limit, budget, after)
-    return grown
+    return ledger
 
 
 def _make_ledger_message(lines: Sequence[LedgerLine], *, headed: bool) -> Message:

@@ -63,11 +63,11 @@ def parse_policy(
     top = read_yaml(text, source).fields("a policy", POLICY_KEYS)
     declared = _declared(top)
     known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
-    taken: dict[str, SourcePosition] = {}
+    positions: dict[str, SourcePosition] = {}
     moments: dict[str, tuple[Rule, ...]] = {}
     if "moments" in top:
         for moment, node in top["moments"].fields("moments", MOMENTS, "moment").items():
-            rules = [_rule(rule, moment, known, stages, taken) for rule in node.items(f"moment {moment}")]
+            rules = [_rule(rule, moment, known, stages, positions) for rule in node.items(f"moment {moment}")]
             moments[moment] = tuple(rule for rule in rules if rule is not None)
         _check_choices(known, _compared_values(top["moments"], declared.settings), SourcePosition(source, 0))
     stem = source.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
@@ -180,15 +180,15 @@ def _override_settings(
 
 def _compared_values(moments: YamlNode, settings: _Settings) -> dict[str, set[str]]:
     """The texts that a setting may have: its default, and those with which some `if` compares it."""
-    found: dict[str, set[str]] = {}
+    values: dict[str, set[str]] = {}
     nodes = moments.mapping("moments").values()
     for rule in (rule.mapping("a rule") for node in nodes for rule in node.items("a moment")):
         for key, wanted in (rule["if"].mapping("if") if "if" in rule else {}).items():
             default = settings.get(key)
             if isinstance(default, str):
                 choices = wanted.value if isinstance(wanted.value, list) else [wanted]
-                found.setdefault(key, {default}).update(each.value for each in choices if isinstance(each.value, str))
-    return found
+                values.setdefault(key, {default}).update(each.value for each in choices if isinstance(each.value, str))
+    return values
 
 
 def _check_choices(settings: _Settings, choices: Mapping[str, set[str]], place: SourcePosition) -> None:
@@ -351,8 +351,10 @@ class _TriggerTest(NamedTuple):
             raise self.number.place.make_error(f"{self.metric} is compared with {self.number}.", "Give a number.")
         if not 0 <= value <= (1 if self.metric in _SHARE_METRICS else MAX_NUMBER):
             allowed = "from 0 to 1" if self.metric in _SHARE_METRICS else "that is 0 or more"
-            shown = self.number if value == self.number.value else f"{self.number}, which is {quote_value(value)}"
-            raise self.number.place.make_error(f"{self.metric} is compared with {shown}.", f"Give a number {allowed}.")
+            quotation = self.number if value == self.number.value else f"{self.number}, which is {quote_value(value)}"
+            raise self.number.place.make_error(
+                f"{self.metric} is compared with {quotation}.", f"Give a number {allowed}."
+            )
         return Trigger(self.metric, self.op, float(value))
 
 
@@ -369,8 +371,8 @@ def _test(metric: str, node: YamlNode) -> _TriggerTest:
         raise node.place.make_error(f"{metric} is compared with {node}.", 'Give a number, or text such as "> 20".')
     if not isinstance(node.value, str):
         return _TriggerTest(metric, ">", node)
-    found = re.match(r"\s*([^\s\w$.()+-]*)\s*", node.value)
-    op, rest = (found[1], node.value[found.end() :]) if found else ("", node.value)
+    match = re.match(r"\s*([^\s\w$.()+-]*)\s*", node.value)
+    op, rest = (match[1], node.value[match.end() :]) if match else ("", node.value)
     if op and op not in COMPARISONS:
         raise node.place.make_error(
             f"unknown comparison {quote_value(op)} for {metric}.", f"Use {', '.join(COMPARISONS)}."
@@ -386,8 +388,10 @@ def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: boo
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if whole else Number) or value < 0:
-        shown = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
-        raise node.place.make_error(f"{what} is {shown}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more.")
+        quotation = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
+        raise node.place.make_error(
+            f"{what} is {quotation}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more."
+        )
     return value
 
 
@@ -415,7 +419,7 @@ def _value(node: YamlNode, settings: _Settings) -> Any:
 
 def _meter(node: YamlNode) -> str:
     meter = node.text("meter").replace(" ", "")
-    found = re.fullmatch(r"chars/([0-9]{1,6}(?:\.[0-9]{1,6})?)", meter)
-    if found is None or not float(found[1]):
+    match = re.fullmatch(r"chars/([0-9]{1,6}(?:\.[0-9]{1,6})?)", meter)
+    if match is None or not float(match[1]):
         raise node.place.make_error(f"meter is {node}.", 'Write "chars/4": so many characters to a token.')
     return meter

@@ -168,15 +168,15 @@ def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSiz
 
 def _measure_full_request(at: TriggerContext) -> int:
     """How much of the room is used. A policy's own estimator may say less than the guard sees."""
-    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.tokens, at.budget)
+    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.read_tokens, at.budget)
 
 
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
-    "history": lambda o: o.view.metered if o.policy.meter else o.view.tokens,
+    "history": lambda o: o.view.metered if o.policy.meter else o.view.read_tokens,
     "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
-    "history_share": lambda o: o.view.tokens / max(1, o.budget.room),
+    "history_share": lambda o: o.view.read_tokens / max(1, o.budget.room),
     "turns": lambda o: o.view.visible_turns,
     "messages": lambda o: o.view.message_count - o.later_messages,
     "tool_results": lambda o: o.view.tool_result_count,
@@ -263,7 +263,7 @@ def _read_triggers(
     """The first condition that holds and True, else all conditions and False."""
     values: list[float] = []
     limits: list[float] = []
-    request, history, budget = occasion.tokens, occasion.view.tokens, occasion.budget
+    request, history, budget = occasion.tokens, occasion.view.read_tokens, occasion.budget
     holds = False
     for condition in conditions:
         holds, first = True, len(values)

@@ -216,8 +216,8 @@ def _changes_of(words: Sequence[str], documents: Sequence[str]) -> Iterator[Path
         yield from (PathChange(path, REVERTED) for path in paths if not path.startswith("-"))
     elif _INTERPRETERS.match(program):
         for text in (*documents, *words[1:3]):
-            for found in _WRITING_SCRIPT.finditer(text):
-                yield PathChange(next(filter(None, found.groups())), WRITTEN)
+            for match in _WRITING_SCRIPT.finditer(text):
+                yield PathChange(next(filter(None, match.groups())), WRITTEN)
 
 
 def _files_of_editor(arguments: Sequence[str]) -> list[str]:

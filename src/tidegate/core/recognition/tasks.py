@@ -33,8 +33,8 @@ def find_task_change(call: Call, printed: str) -> TaskChange | None:
     arguments = parse_call_arguments(call)
     if not isinstance(arguments, dict):
         return None
-    found = _TASK_NUMBER.search(printed)
-    number = str(arguments.get("taskId") or (found[1] if found else ""))
+    match = _TASK_NUMBER.search(printed)
+    number = str(arguments.get("taskId") or (match[1] if match else ""))
     subject, status = arguments.get("subject"), arguments.get("status")
     if not number:
         return None

@@ -128,9 +128,9 @@ def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, rese
     Of the groups before them the newest stay until they have `tokens`; the last of these only if they have at most
     `_MAX_TAIL` times that. If the user's messages, with a note after each, leave less below the level, fewer stay.
     """
-    said = sum(unit.tokens + NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
+    user_tokens = sum(unit.tokens + NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
     new = {item.message.id for item in view.items_since_reply()}
-    free = max(level - reserved - said, int(level * _MIN_TAIL))
+    free = max(level - reserved - user_tokens, int(level * _MIN_TAIL))
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
@@ -214,19 +214,19 @@ class _Sweep:
             if block is None:
                 continue
             key = (message.role, block[1])
-            replaced = key in later and message.role == "system"
+            is_replaced = key in later and message.role == "system"
             later.add(key)
             long = len(text_of(message)) > _BLOCK_CHARS and _REPORT_TAG.search(block[1])
-            if number in self._old and message.id != self._view.newest_request and (replaced or long):
-                parts = make_block_pointer(message, block[1]) if replaced else clip_message(message, _BLOCK_CHARS)
+            if number in self._old and message.id != self._view.newest_request and (is_replaced or long):
+                parts = make_block_pointer(message, block[1]) if is_replaced else clip_message(message, _BLOCK_CHARS)
                 self.draft.replace(item, parts)
 
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
-        said = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
+        user_groups = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
         before = sum(u.tokens for u in self._units[: self._old.start] if _is_of_client(u.items[0].message))
-        sizes = sorted(unit.tokens for unit in said)
+        sizes = sorted(unit.tokens for unit in user_groups)
         cap, left = max(sizes, default=0), max(room - before, room // 8)
         if sum(sizes) <= left:
             return
@@ -235,7 +235,7 @@ class _Sweep:
             if size > cap:
                 break
             left -= size
-        for unit in said:
+        for unit in user_groups:
             item = unit.items[0]
             if item.tokens > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
@@ -323,11 +323,17 @@ class _Sweep:
 
     def _fit_work(self, appraisal: Appraisal, level: int, room: float, note_tokens: int) -> None:
         """Find the `room` for calls and lines with which the view has `level` tokens: their cost is an estimate."""
+        # What a choice really takes is known only when it is made: neighboring lines share a marker, groups that leave
+        # need a line of a note, and lines of notes are joined. So each round corrects the room by what the one before
+        # took too much, until the view is within 2% of the level. Each round goes over all old groups, hence at most
+        # five; if they are not enough, the guard makes the view fit.
         untouched = self.draft
         was_over = False
         for _ in range(5):
             self.draft = untouched.copy()
             self.chosen = appraisal.choose(room)
+            # The answer before the newest request and the start of a running loop stay whatever they are worth. A
+            # loop without its signed beginning is refused by the provider.
             for number in (self._last_answer, self._loop_start):
                 if number >= 0:
                     self.chosen.groups.setdefault(number, {})
@@ -338,7 +344,7 @@ class _Sweep:
             if abs(over) <= level // 50 or is_all or (over > 0 and room <= 0 and note_tokens <= 0):
                 return
             was_over = was_over or over > 0
-            if room <= 0:
+            if room <= 0:  # no work is left that could leave, so the notes get shorter
                 note_tokens -= over
             room -= over
 
@@ -350,6 +356,8 @@ class _Sweep:
         left = note_tokens
         answers = set(self._answers)
         for_answers = note_tokens // 2
+        # Short answers first, the newest first: one costs little more than its line in a note, and says it in the
+        # agent's own words. At most half of the tokens for notes, so that the work around them is still named.
         for number in reversed(self._old):
             message = self._units[number].items[0].message
             if number in self._said and number not in kept and number not in answers and not calls_of(message):
@@ -358,6 +366,8 @@ class _Sweep:
                     for_answers -= size
                     left -= size
                     answers.add(number)
+        # Then in the order of the view: groups that leave one after the other share a note, which stands where the
+        # first of them was. An earlier note leaves with them, and its lines go into the new one.
         for number in self._old:
             unit = self._units[number]
             message = unit.items[0].message

@@ -98,10 +98,10 @@ def _split_sections(text: str) -> tuple[dict[str, str], dict[str, str], str | No
 
 
 def _match_heading(line: str) -> str:
-    found = _HEADING.match(line)
-    if found is None:
+    match = _HEADING.match(line)
+    if match is None:
         return ""
-    words = found[1].casefold()
+    words = match[1].casefold()
     if words.startswith(PASSAGES_HEADING.casefold()[:-1]):
         return PASSAGES_HEADING
     return next((kind.heading for kind in SECTIONS if words.startswith(kind.keyword)), "")

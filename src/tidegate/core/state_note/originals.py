@@ -206,7 +206,7 @@ def _reads_file(call: Call) -> bool:
 
 def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()) -> list[LoggedFileChange]:
     """The changes that the calls of a message make to files, without calls that failed."""
-    found: list[LoggedFileChange] = []
+    changes: list[LoggedFileChange] = []
     for call in calls_of(message):
         if call.id in failed or not call_target_of(call).writes:
             continue
@@ -214,8 +214,8 @@ def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()
         strings = iterate_strings(parse_call_arguments(call))
         replaced = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
         for path in filter(None, paths):
-            found += [LoggedFileChange(message.id, path, old) for old in replaced or [""]]
-    return found
+            changes += [LoggedFileChange(message.id, path, old) for old in replaced or [""]]
+    return changes
 
 
 def is_after(ident: str, other: str) -> bool:

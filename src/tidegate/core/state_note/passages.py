@@ -59,7 +59,7 @@ def quote_passages(
 
     A passage of the `previous` note that is named again by its `find` alone has the lines that it had.
     """
-    found: list[NotePassage] = []
+    passages: list[NotePassage] = []
     feedback: list[str] = []
     left = tokens
     if len(wanted) > MAX_PASSAGES:
@@ -76,9 +76,9 @@ def quote_passages(
         if len(hits) > _MANY_PLACES:
             feedback.append(f'"{name}" is at {len(hits):,} places; quoted was the one in {hits[0].source.id}')
         passage = _quote_newest(_restore_span(each, previous), hits, originals)
-        if any(_covers(other, passage) for other in found):
+        if any(_covers(other, passage) for other in passages):
             continue
-        found = [other for other in found if not _covers(passage, other)]
+        passages = [other for other in passages if not _covers(passage, other)]
         cost = counter.count_text(passage.text) + _HEADING_TOKENS
         if cost > left:
             cut = _cut(passage, left - _HEADING_TOKENS, counter)
@@ -87,9 +87,9 @@ def quote_passages(
                 continue
             feedback.append(f'"{name}" was cut from {_count_lines(passage)} to {_count_lines(cut)} lines')
             passage, cost = cut, counter.count_text(cut.text) + _HEADING_TOKENS
-        found.append(passage)
+        passages.append(passage)
         left -= cost
-    return QuotedPassages(tuple(found), tuple(feedback))
+    return QuotedPassages(tuple(passages), tuple(feedback))
 
 
 def _shorten(text: str) -> str:

@@ -75,7 +75,7 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
 
     `report`: the text is the output of a command, in which failures are worth more.
     """
-    found: list[KeyLine] = []
+    key_lines: list[KeyLine] = []
     behind = _BLANK
     lines = text.split("\n")
     in_conflict = _find_conflict_lines(lines, seen, without) if "<<<<<<<" in text or ">>>>>>>" in text else ()
@@ -86,16 +86,16 @@ def find_key_lines(text: str, seen: set[str], without: Container[str] = (), *, r
         if place in in_conflict:
             bare = _TRAITS[line][0]
             seen.add(bare)
-            found.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
+            key_lines.append(KeyLine(place, clip_line(line), bare, _CONFLICT_WORTH))
         elif scale and bare not in seen:
             if worths is _FAILED and not report:
                 worths = _OTHERS
             worth = scale * worths[behind]
             if worth > 0.05 and bare not in without:
                 seen.add(bare)
-                found.append(KeyLine(place, clip_line(line), bare, worth))
+                key_lines.append(KeyLine(place, clip_line(line), bare, worth))
         behind = leaves
-    return found
+    return key_lines
 
 
 def _find_conflict_lines(lines: Sequence[str], seen: Container[str], without: Container[str]) -> set[int]:
@@ -193,7 +193,7 @@ _VERDICT: Final = re.compile(
 _FAILED_VERDICT: Final = re.compile(
     r"\W*(?:FAIL|not ok|BUILD FAIL)|.*\b[1-9]\d* (?:failed|failing|failures?|errors?|issues?|problems?)\b"
 )
-_VERDICT_CHARS: Final = 200  # a longer line is no verdict
+_VERDICT_CHARS: Final = 200  # a longer line does not count as a verdict
 _VERDICT_REACH: Final = 400  # lines from the end of an output
 
 

@@ -14,9 +14,9 @@ class BoundedMemo(dict[str, _T]):
         self._find, self._longest, self._most = find, longest, most
 
     def __missing__(self, text: str) -> _T:
-        found = self._find(text)
+        missing = self._find(text)
         if len(text) <= self._longest:
             if len(self) >= self._most:
                 self.clear()
-            self[text] = found
-        return found
+            self[text] = missing
+        return missing

@@ -118,10 +118,10 @@ def clip_chars(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     """Clip to `limit` characters. `{chars}` and `{lines}` in the notice become the numbers of what was left out."""
     if len(text) <= limit:
         return ClippedText(text)
-    taken = len(_longest(notice, text))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    return _assemble(text, *_halves(max(limit - taken, 0), mode), notice)
+    notice_size = len(_longest(notice, text))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    return _assemble(text, *_halves(max(limit - notice_size, 0), mode), notice)
 
 
 def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
@@ -131,10 +131,10 @@ def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:
         return ClippedText(text)
-    taken = len(_longest(notice, text).encode("utf-8", "surrogatepass"))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    head, tail = _halves(max(limit - taken, 0), mode)
+    notice_size = len(_longest(notice, text).encode("utf-8", "surrogatepass"))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    head, tail = _halves(max(limit - notice_size, 0), mode)
     while head and raw[head] & 0xC0 == 0x80:
         head -= 1
     start = len(raw) - tail
@@ -152,14 +152,14 @@ def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     total = text.count("\n") + (0 if text.endswith("\n") or not text else 1)
     if total <= limit:
         return ClippedText(text)
-    marked = bool(notice) and limit >= 4
-    head, tail = _halves(max(limit - marked, 0), mode)
+    is_marked = bool(notice) and limit >= 4
+    head, tail = _halves(max(limit - is_marked, 0), mode)
     first = _line_end(text, head)
     last = _line_start(text, tail)
     filled = notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
-    middle = filled.replace("\n", " ") + "\n" if marked else ""
+    middle = filled.replace("\n", " ") + "\n" if is_marked else ""
     kept = text[:first]
-    if notice and not marked and head and tail:
+    if notice and not is_marked and head and tail:
         kept = f"{kept[:-1]}{_GAP_MARK}\n"
     return ClippedText(
         kept + middle + text[last:],
@@ -201,10 +201,10 @@ def clip_tokens(
         guess = len(text) * limit // total
     else:
         guess = limit * 3
-    taken = counter.count_text(_longest(notice, text))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    return _search(text, guess * (limit - taken) // limit, limit, counter, mode, notice)
+    notice_size = counter.count_text(_longest(notice, text))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    return _search(text, guess * (limit - notice_size) // limit, limit, counter, mode, notice)
 
 
 def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: ClipMode, notice: str) -> ClippedText:
@@ -232,7 +232,7 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
 def _crumb(text: str, limit: int, counter: TokenCounter) -> ClippedText | None:
     """The first few characters, for a text so dense that no larger piece fits."""
     for keep in (16, 8, 4, 2, 1):
-        clipped = _assemble(text, keep, 0, "")
-        if keep < len(text) and clipped.text and counter.count_text(clipped.text) <= limit:
-            return clipped
+        clip = _assemble(text, keep, 0, "")
+        if keep < len(text) and clip.text and counter.count_text(clip.text) <= limit:
+            return clip
     return None

@@ -84,13 +84,13 @@ def find_facts(text: str, limit: int = 8_000) -> list[Fact]:
     """The distinct facts of a text, in order of appearance; quotations come last."""
     text = head_and_tail(text, limit)
     runs = split_runs(text)
-    found: dict[str, Fact] = {}
+    facts: dict[str, Fact] = {}
     for fact in filter(None, map(classify_run, dict.fromkeys(runs))):
-        if fact.value not in found:
-            found[fact.value] = add_context(fact, runs)
+        if fact.value not in facts:
+            facts[fact.value] = add_context(fact, runs)
     for value in find_quotes(text):
-        found.setdefault(value, Fact("quoted", value))
-    return list(found.values())
+        facts.setdefault(value, Fact("quoted", value))
+    return list(facts.values())
 
 
 def split_runs(text: str) -> list[str]:

@@ -114,10 +114,10 @@ def join_text(text: str) -> JoinedText:
 
 def _find_breaks(text: str) -> Iterator[Break]:
     removed = 0
-    for found in _compile_break().finditer(text):
-        start, end = found.span()
-        is_string = _CONCATENATION.match(found[0]) is not None
-        is_certain = is_string or _CONTINUED_LINE.match(found[0]) is not None
+    for match in _compile_break().finditer(text):
+        start, end = match.span()
+        is_string = _CONCATENATION.match(match[0]) is not None
+        is_certain = is_string or _CONTINUED_LINE.match(match[0]) is not None
         yield Break(start, end, start - removed, is_certain, is_string)
         removed += end - start
 
@@ -134,7 +134,7 @@ class _Piece(NamedTuple):
 
 def join_layouts(text: str) -> list[JoinedText]:
     """The text joined over the lines that `grep` prints of a file, and over the wrapped cells of each table column."""
-    ends = [*(found.span() for found in _LINE.finditer(text)), (len(text), len(text))]
+    ends = [*(match.span() for match in _LINE.finditer(text)), (len(text), len(text))]
     lines = [_Piece(after, end) for (_, after), (end, _) in pairwise([(0, 0), *ends])]
     ways = [_join_pieces(text, _find_grep_pairs(text, lines))]
     cells = _find_cell_pairs(text, lines)
@@ -154,7 +154,7 @@ def _join_pieces(text: str, pairs: list[tuple[_Piece, _Piece]]) -> JoinedText:
 
 def _find_grep_pairs(text: str, lines: list[_Piece]) -> list[tuple[_Piece, _Piece]]:
     """What follows `name:12:` and `name-13-` in adjacent lines, or `name:` and `name-` without numbers."""
-    found = []
+    pairs = []
     for one, other in pairwise(lines):
         if text[one.start : one.start + 1] != text[other.start : other.start + 1]:
             continue
@@ -162,8 +162,8 @@ def _find_grep_pairs(text: str, lines: list[_Piece]) -> list[tuple[_Piece, _Piec
         name = _NUMBER_END.sub("", _find_common_start(first[:_LONGEST_NAME], second))
         marks = _GREP_MARK.match(first, len(name)), _GREP_MARK.match(second, len(name))
         if name and marks[0] and marks[1] and _are_adjacent(name, marks[0][1], marks[1][1]):
-            found.append((_Piece(one.start + marks[0].end(), one.end), _Piece(other.start + marks[1].end(), other.end)))
-    return found
+            pairs.append((_Piece(one.start + marks[0].end(), one.end), _Piece(other.start + marks[1].end(), other.end)))
+    return pairs
 
 
 def _find_common_start(one: str, other: str) -> str:
@@ -179,7 +179,7 @@ def _are_adjacent(name: str, one: str | None, other: str | None) -> bool:
 
 def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Piece, _Piece]]]:
     """By the number of a column: the cells in adjacent rows, where the first is full."""
-    found: dict[int, list[tuple[_Piece, _Piece]]] = {}
+    pairs: dict[int, list[tuple[_Piece, _Piece]]] = {}
     before: list[_Piece] = []
     for line in lines:
         cells = _split_cells(text, line)
@@ -187,9 +187,9 @@ def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Pi
             for number, (one, other) in enumerate(zip(before, cells, strict=True)):
                 held = text[one.start : one.end]
                 if len(held) - len(held.rstrip()) <= _WIDEST_PADDING:
-                    found.setdefault(number, []).append((_strip(text, one), _strip(text, other)))
+                    pairs.setdefault(number, []).append((_strip(text, one), _strip(text, other)))
         before = cells
-    return found
+    return pairs
 
 
 def _split_cells(text: str, line: _Piece) -> list[_Piece]:
@@ -210,6 +210,6 @@ def _strip(text: str, piece: _Piece) -> _Piece:
 def strip_pending_break(text: str) -> str:
     """The text without what may be the beginning of a break at its end."""
     for pattern in (_PENDING, _LINE_NUMBER, _PENDING):
-        found = pattern.search(text, max(0, len(text) - _LONGEST_BREAK))
-        text = text[: found.start()] if found is not None else text
+        match = pattern.search(text, max(0, len(text) - _LONGEST_BREAK))
+        text = text[: match.start()] if match is not None else text
     return text

@@ -191,16 +191,16 @@ def _find_array(text: str) -> _ArrayPlace | None:
 def _list_values(text: str, at: int) -> list[tuple[int, int]]:
     """Where each value of an object begins and ends. The text was parsed before, so it is well-formed."""
     decoder = json.JSONDecoder()
-    found: list[tuple[int, int]] = []
+    values: list[tuple[int, int]] = []
     at = _skip(text, at + 1)
     while text[at] != "}":
         at = _skip(text, decoder.raw_decode(text, at)[1])  # the key
         start = _skip(text, at + 1)
         end = decoder.raw_decode(text, start)[1]
-        found.append((start, end))
+        values.append((start, end))
         at = _skip(text, end)
         at = _skip(text, at + 1) if text[at] == "," else at
-    return found
+    return values
 
 
 def _read_items(text: str, at: int) -> _ArrayPlace:

@@ -176,24 +176,24 @@ class SecretMask:
         """Where lines begin that have a key which may go on in the next one: most texts have none."""
         starts = [shape.literal for shape in token_shapes() if shape.literal in text]
         starts += [form[:SAMPLE] for form in self._forms if form[:SAMPLE] in text]
-        found: list[int] = []
+        beginnings: list[int] = []
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
-            if found and match.start() < found[-1] + LAYOUT_CHARS // 2:
+            if beginnings and match.start() < beginnings[-1] + LAYOUT_CHARS // 2:
                 continue
             if _CELL_END.match(text, match.end()):
                 escaped = text.rfind("\\n", 0, match.start())
-                found.append(max(text.rfind("\n", 0, match.start()) + 1, escaped + 2 if escaped >= 0 else 0))
-                if len(found) == MOST_LAYOUTS:
+                beginnings.append(max(text.rfind("\n", 0, match.start()) + 1, escaped + 2 if escaped >= 0 else 0))
+                if len(beginnings) == MOST_LAYOUTS:
                     break
-        return found
+        return beginnings
 
     def _find_in_layout(self, layout: JoinedText) -> Iterator[tuple[int, int, str]]:
         """As `_find_split`, but each piece of a key has a place of its own: what is between them stays."""
         spans = [
-            (*found.span(), _value_mark(form))
+            (*match.span(), _value_mark(form))
             for form in self._forms
             if form in layout.text
-            for found in re.finditer(re.escape(form), layout.text)
+            for match in re.finditer(re.escape(form), layout.text)
         ]
         for shape in token_shapes():
             spans += [(*span, _mark(shape.literal)) for span in _find_split_tokens(layout, shape)]
@@ -439,8 +439,8 @@ def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _
         belongs = each.is_string or is_alike or (looks_random(piece) and "=" not in piece.rstrip("="))
         if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text[at : each.at])):
             return _SplitToken(end)
-        found = shape.pattern.match(joined.text[at:piece_end])  # without the word before, which a break may separate
-        end = at + found.end() if found is not None and at + found.end() > each.at else end
+        match = shape.pattern.match(joined.text[at:piece_end])  # without the word before, which a break may separate
+        end = at + match.end() if match is not None and at + match.end() > each.at else end
         is_part = each.is_string or is_alike or (each.is_certain and not end)
         if not is_part and each.at > body and len(piece) < SHORTEST_TOKEN:
             return _SplitToken(end)  # lines are not wrapped as short as that: it was the last

@@ -255,13 +255,13 @@ def _todo_items_of(arguments: Any) -> list[Any] | None:
 
 def open_todos_of(arguments: Any) -> list[str]:
     """The open items of a to-do list."""
-    found = []
+    todos = []
     for item in (_todo_items_of(arguments) or ())[:_MAX_TODOS]:
         if isinstance(item, dict) and item.get("status") not in _CLOSED_STATUSES:
             text = item.get("content") or item.get("step") or item.get("title")
             if isinstance(text, str) and text:
-                found.append(text)
-    return found
+                todos.append(text)
+    return todos
 
 
 def describe_todos(arguments: Any) -> str:

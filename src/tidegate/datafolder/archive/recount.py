@@ -29,11 +29,11 @@ class EventRecounter:
         self._turn_to(model_note)
 
     def _turn_to(self, model_note: str) -> None:
-        noted = parse_model_note(model_note)
-        known = len(noted.model) <= _LONGEST_NAME
-        self._counter = create_counter(noted.model) if known else TokenEstimator()
+        note = parse_model_note(model_note)
+        is_known = len(note.model) <= _LONGEST_NAME
+        self._counter = create_counter(note.model) if is_known else TokenEstimator()
         try:
-            self._thinking = resolve_dialect(noted.wire, noted.model if known else "").capabilities.plain_thinking
+            self._thinking = resolve_dialect(note.wire, note.model if is_known else "").capabilities.plain_thinking
         except (BadInput, BadPolicy):
             self._thinking = False
 

@@ -44,7 +44,7 @@ from tidegate.datafolder.retention import set_retention
 from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
 from tidegate.store.memory import check_session_name, session_not_found
 from tidegate.store.session_log import store_if_large
@@ -246,9 +246,9 @@ def _check_event(event: Event) -> None:
 def _wrong_in_note(noted: NoteAdded) -> str:
     """Numbers that a note carries in its text."""
     if noted.topic == "model":
-        asked = parse_model_note(noted.text)
-        if not (is_possible_count(asked.window) and is_possible_count(asked.max_tokens)):
-            return f"a window of {asked.window} tokens and an output of {asked.max_tokens} cannot be"
+        note = parse_model_note(noted.text)
+        if not (is_possible_count(note.window) and is_possible_count(note.max_tokens)):
+            return f"a window of {note.window} tokens and an output of {note.max_tokens} cannot be"
     paid = parse_side_cost(noted) if noted.topic == SPENT_TOPIC else None
     if paid is not None and not all(map(is_possible_count, paid.usage)):
         return "what it says was spent is not a number of tokens"

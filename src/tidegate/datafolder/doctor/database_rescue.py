@@ -187,8 +187,8 @@ def _read_pieces(source: Store, session: str) -> Iterator[_Piece]:
                 yield _Piece([record])
             return
         except DamagedData as damage:
-            known = damage.first_record == start <= damage.last_record
-            last = min(damage.last_record, head) if known else head
+            is_known = damage.first_record == start <= damage.last_record
+            last = min(damage.last_record, head) if is_known else head
             yield _Piece([], RecordFault(start, last, str(damage.args[0])))
             start = last + 1
 

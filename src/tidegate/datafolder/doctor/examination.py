@@ -275,8 +275,10 @@ class _SessionExamination:
         if judged.view is None:
             self._add(f"Event {judged.failed_seq} does not follow from those before it.", "broken", _FORK_REMEDY)
             return
-        gone = sum(isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read())
-        state = f"{gone:,} of them lost earlier, the others whole" if gone else "all whole"
+        lost_count = sum(
+            isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read()
+        )
+        state = f"{lost_count:,} of them lost earlier, the others whole" if lost_count else "all whole"
         self._add(f"{log.head:,} records, {state}.", "fine")
         if judged.unlawful_seqs:
             which = ", ".join(map(str, judged.unlawful_seqs[:5]))
@@ -312,10 +314,10 @@ class _SessionExamination:
         path = self._data.trace_path(self._name)
         if not os.path.lexists(path):
             return
-        told = _find_traced_seq(path)
-        if told == log.head:
+        seq = _find_traced_seq(path)
+        if seq == log.head:
             return
-        is_behind = 0 <= told < log.head  # a process was killed between its log and its trace
+        is_behind = 0 <= seq < log.head  # a process was killed between its log and its trace
         if is_behind and not self._repair:
             if not self._data.locks.is_in_use(self._name):  # a gateway writes the trace later
                 self._add("Its trace is behind its log.", "unfinished", COMPLETED_LATER)

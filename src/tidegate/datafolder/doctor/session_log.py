@@ -67,27 +67,27 @@ class LogSurvey(NamedTuple):
 
 def survey_log(store: Store, blobs: Blobs | None, session: str) -> LogSurvey:
     """Read every record, continuing after each damaged one. Always terminates."""
-    found = LogSurvey(store.head(session), [], set())
+    survey = LogSurvey(store.head(session), [], set())
     start = 1
-    while start <= found.head:
+    while start <= survey.head:
         try:
-            for seq, record in enumerate(islice(store.read(session, start), found.head - start + 1), start):
+            for seq, record in enumerate(islice(store.read(session, start), survey.head - start + 1), start):
                 start = seq + 1
-                fault = _check_record(seq, record, blobs, found.blob_hashes)
+                fault = _check_record(seq, record, blobs, survey.blob_hashes)
                 if fault is not None:
-                    found.faults.append(fault)
+                    survey.faults.append(fault)
         except DamagedData as damage:
-            known = damage.first_record >= start and damage.last_record >= damage.first_record
-            last = min(damage.last_record, found.head) if known else found.head
-            found.faults.append(
-                RecordFault(damage.first_record if known else start, last, damage.args[0], is_repairable=known)
+            is_known = damage.first_record >= start and damage.last_record >= damage.first_record
+            last = min(damage.last_record, survey.head) if is_known else survey.head
+            survey.faults.append(
+                RecordFault(damage.first_record if is_known else start, last, damage.args[0], is_repairable=is_known)
             )
             start = last + 1
         else:
-            if start <= found.head:
-                found.faults.append(RecordFault(start, found.head, "The log ends before them.", is_repairable=False))
+            if start <= survey.head:
+                survey.faults.append(RecordFault(start, survey.head, "The log ends before them.", is_repairable=False))
             break
-    return found
+    return survey
 
 
 def _check_record(seq: int, record: bytes, blobs: Blobs | None, shas: set[str]) -> RecordFault | None:
@@ -143,7 +143,7 @@ class Wrong(NamedTuple):
 
 def impossible_values(log: Log) -> dict[int, Wrong]:
     """Return impossible records by seq. A token count is wrong only if it is far too low, because counters differ."""
-    found: dict[int, Wrong] = {}
+    values: dict[int, Wrong] = {}
     model_note, time = "", 0.0
     for event in log.read():
         what = event.payload
@@ -152,8 +152,8 @@ def impossible_values(log: Log) -> dict[int, Wrong]:
         why = find_impossible_value(event) or _miscounted(what)
         time = event.time if is_possible_time(event.time) else time
         if why:
-            found[event.seq] = Wrong(why, _corrected(EventRecounter(model_note).event(event), time))
-    return found
+            values[event.seq] = Wrong(why, _corrected(EventRecounter(model_note).event(event), time))
+    return values
 
 
 def _miscounted(what: EventPayload) -> str:
@@ -267,12 +267,12 @@ def find_request_faults(view: View) -> Iterator[str]:
     if view.orphans or view.unanswered:
         waiting = format_count(len(view.unanswered), "message")
         yield f"Without a call: {format_count(len(view.orphans), 'result')}. Without a result: {waiting}."
-    asked = parse_model_note(view.model_note)
+    note = parse_model_note(view.model_note)
     try:
-        dialect = resolve_dialect(asked.wire, asked.model)
+        dialect = resolve_dialect(note.wire, note.model)
     except (BadInput, BadPolicy):
         dialect = resolve_dialect("", "")
-    rendering = RequestRenderer(dialect, model=asked.model)
+    rendering = RequestRenderer(dialect, model=note.model)
     rendering.update(view)
     for fault in rendering.faults():
         yield f"{fault.rule}: {fault.text}"

@@ -131,18 +131,18 @@ def forget_message(data: FolderContents, name: str, *idents: str, step: StepCall
         step("files cleaned")
         notes = rewrite_files(data.notes.folder, change_note)
         step("notes cleaned")
-        found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
-        blobs = _rewrite_log(data, name, found, step)
+        changes = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
+        blobs = _rewrite_log(data, name, changes, step)
         _rebuild_derived(data, name, step)
         memory = list_session_notes(data.notes, name)
         return ForgetReport(
             name,
-            found.ids,
-            len(found.changes),
+            changes.ids,
+            len(changes.changes),
             files,
             notes,
             blobs,
-            found.derived_ids,
+            changes.derived_ids,
             memory,
             list_damaged_pieces(data.root),
         )
@@ -162,8 +162,8 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
     text = _check_phrase(text)
     with _locked_log(data, UnfinishedChange(name, "forget", phrase=text), step) as log:
         words = PhraseRemover(text, map_changed_hashes(data.session_files(name), PhraseRemover(text)))
-        found = _find_changes(log, words.remove_from_event)
-        blobs = _rewrite_log(data, name, found, step)
+        changes = _find_changes(log, words.remove_from_event)
+        blobs = _rewrite_log(data, name, changes, step)
         files = rewrite_files(
             data.session_files(name), lambda file, held: words.remove_from_text(held), words.remove_from_text
         )
@@ -172,7 +172,7 @@ def forget_words(data: FolderContents, name: str, text: str, *, step: StepCallba
         step("notes cleaned")
         _rebuild_derived(data, name, step)
         return ForgetReport(
-            name, found.ids, len(found.changes), files, notes, blobs, damaged_pieces=list_damaged_pieces(data.root)
+            name, changes.ids, len(changes.changes), files, notes, blobs, damaged_pieces=list_damaged_pieces(data.root)
         )
 
 
@@ -257,10 +257,10 @@ def _get_rewritable_store(data: FolderContents) -> RewritableStore:
 
 def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str] | None = None) -> _LogChanges:
     changes: dict[int, Event] = {}
-    ids, told, marked, noted = list[str](), list[str](), list[str](), set[str]()
+    ids, texts, marked, noted = list[str](), list[str](), list[str](), set[str]()
     about = set(about or ())
     for event in log.read():
-        told += (again := find_derived_messages(event, about))
+        texts += (again := find_derived_messages(event, about))
         about.update(again)
         if isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten":
             noted.update(event.payload.text.split())
@@ -271,7 +271,7 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
         elif TOMBSTONE.encode() in encode_event(event):
             marked.append(_event_name(event))
     unsaid = () if changes else tuple(place for place in marked if place not in noted)
-    return _LogChanges(changes, tuple(ids), tuple(each for each in told if each not in ids), unsaid)
+    return _LogChanges(changes, tuple(ids), tuple(each for each in texts if each not in ids), unsaid)
 
 
 def _event_name(event: Event) -> str:

@@ -14,8 +14,8 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
 from tidegate.core.text.clip import clip_chars
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.denials import parse_denial
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""
@@ -94,14 +94,14 @@ def make_trace_lines(
 
     With `content`, the lines of messages have their whole text and the whole arguments of their calls.
     """
-    shown = (
+    excerpt = (
         session
         if len(session) <= _MAX_TEXT_CHARS
         else clip_chars(session, _MAX_TEXT_CHARS, mode="head", notice="").text
     )
 
     def line(name: str) -> TraceLine:
-        return TraceLine(event.time, event.seq, name, shown)
+        return TraceLine(event.time, event.seq, name, excerpt)
 
     what = event.payload
     if isinstance(what, MessageAdded):
@@ -130,14 +130,15 @@ def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, 
         lines[0].text = text or None
         return lines
     result = result_of(message)
-    said = line("message" if result is None else "tool_result")
-    said.id, said.tokens, said.kind = _clip_name(message.id), what.tokens, _clip_name(message.kind) or None
-    said.chars, said.text = sum(map(len, texts_of(message))), text
+    trace_line = line("message" if result is None else "tool_result")
+    trace_line.id, trace_line.tokens = _clip_name(message.id), what.tokens
+    trace_line.kind = _clip_name(message.kind) or None
+    trace_line.chars, trace_line.text = sum(map(len, texts_of(message))), text
     if result is None:
-        said.role = message.role
+        trace_line.role = message.role
     else:
-        said.call, said.error = _clip_name(result.call_id), result.error
-    return [said]
+        trace_line.call, trace_line.error = _clip_name(result.call_id), result.error
+    return [trace_line]
 
 
 def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
@@ -195,12 +196,12 @@ def _mask_and_clip(text: str, mask: TextMask) -> str:
     """Mask a text, then clip it: half a key would not be recognized. Of a huge text only the beginning is searched, and
     its end, where a key may be cut, is not shown."""
     seen = clip_chars(text, _MASKED_CHARS, mode="head", notice="").text
-    masked = mask(seen)
+    clip = mask(seen)
     if len(seen) < len(text):
-        masked = clip_chars(masked, max(0, len(masked) - _MARGIN), mode="head", notice="").text
-    elif len(masked) <= _MAX_TEXT_CHARS:
-        return masked
-    return clip_chars(masked, _MAX_TEXT_CHARS, mode="head", notice="").text + _CUT
+        clip = clip_chars(clip, max(0, len(clip) - _MARGIN), mode="head", notice="").text
+    elif len(clip) <= _MAX_TEXT_CHARS:
+        return clip
+    return clip_chars(clip, _MAX_TEXT_CHARS, mode="head", notice="").text + _CUT
 
 
 # --- as JSON ----------------------------------------------------------------------------------------------------------
@@ -243,13 +244,13 @@ class ModelUsage(msgspec.Struct):
 
 def sum_usage_by_model(lines: Iterable[TraceLine]) -> dict[str, ModelUsage]:
     """Add up the tokens by model over the lines of any number of sessions."""
-    found: dict[str, ModelUsage] = {}
+    usages: dict[str, ModelUsage] = {}
     for line in lines:
         if line.event == "model_usage":
-            spent = found.setdefault(line.model or "", ModelUsage())
+            spent = usages.setdefault(line.model or "", ModelUsage())
             spent.calls += 1
             spent.input_tokens += line.input_tokens or 0
             spent.output_tokens += line.output_tokens or 0
             spent.cache_read += line.cache_read or 0
             spent.cache_write += line.cache_write or 0
-    return found
+    return usages

@@ -180,9 +180,9 @@ class Trace:
         """
         if not self._tail.seq:
             return True
-        known = self._tail.seq <= log.head
-        event = next(log.read(self._tail.seq if known else 1), None)
-        return event is None or event.time == (self._tail.time if known else _first_time(file))
+        is_known = self._tail.seq <= log.head
+        event = next(log.read(self._tail.seq if is_known else 1), None)
+        return event is None or event.time == (self._tail.time if is_known else _first_time(file))
 
     def _truncate(self, file: int) -> None:
         self._size = -1

@@ -109,11 +109,11 @@ def compare_at_equal_cost(
     chosen = max(within, key=lambda each: each.point_cost) if within else min(costs, key=lambda each: each.point_cost)
     differences = []
     for measure in (*EQUAL_COST_KEYS, COST_KEY):
-        found = estimate_difference(
+        difference = estimate_difference(
             values[chosen.point_key][measure], values[against][measure], groups, min_groups=min_groups
         )
         differences.append(
-            EqualCostDifference(measure, found, judge_difference(found, MEASURES_BY_KEY[measure].better))
+            EqualCostDifference(measure, difference, judge_difference(difference, MEASURES_BY_KEY[measure].better))
         )
     return EqualCostComparison(
         against, chosen.point_key, chosen.point_cost, chosen.contender_cost, not within, tuple(differences)
@@ -170,16 +170,16 @@ def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
     policy = make_policy_contender(name)
     points, own = [], []
     for value in values:
-        found = _make_point_contender(policy, setting, value)
-        there = next((each for each in others if each.fingerprint == found.fingerprint), None)
-        points.append(CurvePoint(value, (there or found).key))
-        own += [] if there else [found]
+        contender = _make_point_contender(policy, setting, value)
+        there = next((each for each in others if each.fingerprint == contender.fingerprint), None)
+        points.append(CurvePoint(value, (there or contender).key))
+        own += [] if there else [contender]
     return SettingCurve(policy.key, setting, tuple(points), tuple(own))
 
 
 def _make_point_contender(policy: Contender, setting: str, value: str) -> Contender:
     key = f"{policy.key} {setting}={value}"
-    found = make_policy_contender(policy.policy_name, ((setting, value),), key=key)
-    if load_contender_policy(found).settings[setting] == load_contender_policy(policy).settings[setting]:
+    contender = make_policy_contender(policy.policy_name, ((setting, value),), key=key)
+    if load_contender_policy(contender).settings[setting] == load_contender_policy(policy).settings[setting]:
         return make_policy_contender(policy.policy_name, key=key)
-    return found
+    return contender

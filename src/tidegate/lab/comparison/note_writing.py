@@ -16,9 +16,9 @@ from tidegate.lab.comparison.session_sources import create_recording_mask, load_
 from tidegate.lab.probe.probe import mask_values
 from tidegate.lab.replay.recorded_notes import NoteFolder, RecordedNote, ReplayedQuestion
 from tidegate.models.provider import Provider, collect_reply
+from tidegate.session.note_writer import NoteRefused, explain_failure, read_answer
 from tidegate.session.session import Session
 from tidegate.session.state_notes import count_answer_tokens
-from tidegate.session.summaries.note_writer import NoteRefused, explain_failure, read_answer
 from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
@@ -38,12 +38,12 @@ async def write_notes(
     plan: ComparisonPlan, provider: Provider, folder: NoteFolder, on_progress: Callable[[int], None]
 ) -> WrittenNotes:
     """Replay every cell and have a model write each note that is due. Notes in the folder are not written again."""
-    found = WrittenNotes()
+    notes = WrittenNotes()
     for cell in plan.list_cells():
         if not cell.contender.peer_name:
-            await _write_notes_of(cell, provider, folder, found)
+            await _write_notes_of(cell, provider, folder, notes)
         on_progress(1)
-    return found
+    return notes
 
 
 async def _write_notes_of(cell: ComparisonCell, provider: Provider, folder: NoteFolder, found: WrittenNotes) -> None:

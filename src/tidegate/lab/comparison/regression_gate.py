@@ -88,22 +88,22 @@ def check_regressions(stored: Findings, found: Findings) -> GateResult:
 
 
 def _values_by_policy(window: WindowFindings) -> dict[str, dict[str, _MeasureValues]]:
-    found: dict[str, dict[str, _MeasureValues]] = {}
+    values: dict[str, dict[str, _MeasureValues]] = {}
     for row in window.rows:
         if not row.error:
-            found.setdefault(row.policy, {})[row.session] = row.values
-    return found
+            values.setdefault(row.policy, {})[row.session] = row.values
+    return values
 
 
 def _find_regressions(
     window: int, policy: str, now: dict[str, _MeasureValues], before: dict[str, _MeasureValues], groups: dict[str, str]
 ) -> list[Regression]:
-    found = []
+    regressions = []
     for measure in _DEFECT_KEYS:
         was = sum(before[session].get(measure) or 0 for session in now)
         has = sum(values.get(measure) or 0 for values in now.values())
         if has > was:
-            found.append(Regression(window, policy, measure, f"{has:.0f}, was {was:.0f}"))
+            regressions.append(Regression(window, policy, measure, f"{has:.0f}, was {was:.0f}"))
     if len(set(groups.values())) < MIN_GROUPS:
         groups = {session: session for session in groups}
     for measure in _GATED_KEYS:
@@ -116,16 +116,16 @@ def _find_regressions(
         wrong_way = -difference.mean if better == "more" else difference.mean
         if difference.low is None or difference.high is None:
             if wrong_way > _MIN_MEAN_DIFFERENCE:
-                found.append(
+                regressions.append(
                     Regression(
                         window, policy, measure, f"{difference.mean:+.4f} on {difference.session_count} sessions"
                     )
                 )
         elif wrong_way > _MIN_DIFFERENCE and judge_difference(difference, better) == "worse":
             bounds = f"[{difference.low:+.4f} {difference.high:+.4f}]"
-            found.append(
+            regressions.append(
                 Regression(
                     window, policy, measure, f"{difference.mean:+.4f} {bounds} on {difference.session_count} sessions"
                 )
             )
-    return found
+    return regressions

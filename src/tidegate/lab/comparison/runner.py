@@ -44,7 +44,7 @@ class ComparisonPlan(msgspec.Struct, frozen=True):
         """Return the cells, the longest recordings first. The cells of a peer are adjacent: starting one takes
         seconds.
         """
-        found: list[ComparisonCell] = []
+        cells: list[ComparisonCell] = []
         for of_peers in (False, True):
             some = [each for each in self.contenders if bool(each.peer_name) == of_peers]
             ordered = sorted(self.sources, key=lambda source: -source.tokens)
@@ -54,8 +54,8 @@ class ComparisonPlan(msgspec.Struct, frozen=True):
             for contender, source in pairs:
                 for window in self.windows:
                     if source.tokens > self.min_windows * window:
-                        found.append(ComparisonCell(source, contender, window, self.terms))
-        return found
+                        cells.append(ComparisonCell(source, contender, window, self.terms))
+        return cells
 
 
 class ComparisonResults(msgspec.Struct):

@@ -71,21 +71,21 @@ def scan_sources(paths: Sequence[Path], cache: Path, count: str, jobs: int) -> G
 def merge_scans(found: Iterable[SourceScan]) -> SourceScan:
     """Merge scans in a fixed order. A session in two files counts once; sessions of the same name get a number."""
     sources: dict[str, SessionSource] = {}
-    skipped: list[SkippedSession] = []
+    sessions: list[SkippedSession] = []
     named: dict[str, int] = {}
     files = list(found)
     for source in sorted(
         (one for each in files for one in each.sources), key=lambda one: (one.path, one.index_in_file)
     ):
         if source.content_hash in sources:
-            skipped.append(SkippedSession(source.name, f"the same session as {sources[source.content_hash].name}"))
+            sessions.append(SkippedSession(source.name, f"the same session as {sources[source.content_hash].name}"))
             continue
         named[source.name] = named.get(source.name, 0) + 1
         again = named[source.name]
         name = f"{source.name}~{again}" if again > 1 else source.name
         sources[source.content_hash] = msgspec.structs.replace(source, name=name)
-    skipped += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.reason))
-    return SourceScan(list(sources.values()), skipped)
+    sessions += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.reason))
+    return SourceScan(list(sources.values()), sessions)
 
 
 def _file_size(path: Path) -> int:
@@ -166,17 +166,17 @@ def read_clean_recordings(path: Path) -> list[Recording]:
 
 def read_clean_file(path: Path) -> Read:
     """Read a file and repair half surrogate pairs, which no provider accepts."""
-    found = next(read_recordings_by_file([path]))
-    if found.error is not None:
-        raise found.error
-    for recording in found.recordings:
+    clean_file = next(read_recordings_by_file([path]))
+    if clean_file.error is not None:
+        raise clean_file.error
+    for recording in clean_file.recordings:
         try:
             msgspec.json.encode(recording.messages)
         except UnicodeEncodeError:
             recording.messages = [
                 require_object(repair_json_unicode(message), "A message") for message in recording.messages
             ]
-    return found
+    return clean_file
 
 
 @lru_cache(maxsize=8)

@@ -122,7 +122,7 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
         for call in list_objects(message.get("tool_calls")):
             pairs.add_call(place, str(call.get("id") or ""))
     pairs.count_orphans()
-    done = RepairedMessages([], [], [])
+    repaired_messages = RepairedMessages([], [], [])
     used: set[str] = set()
     for place, message in enumerate(messages):
         calls = pairs.calls_by_message.get(place, [])
@@ -131,17 +131,17 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
         if not calls and not message.get("content"):
             pairs.counts["empty"] += 1
             continue
-        done.messages.append(message)
-        done.original_indices.append(place)
+        repaired_messages.messages.append(message)
+        repaired_messages.original_indices.append(place)
         for made, each in zip(list_objects(message.get("tool_calls")), calls, strict=True):
             made["id"] = _assign_unique_id(each, used, pairs.counts)
-            _append_result(done, pairs, each, str(made["id"]), messages)
-    done.repairs.extend(
+            _append_result(repaired_messages, pairs, each, str(made["id"]), messages)
+    repaired_messages.repairs.extend(
         f"{format_count(pairs.counts[key], noun)} {what}"
         for key, (noun, what) in _REPAIR_SENTENCES.items()
         if pairs.counts[key]
     )
-    return done
+    return repaired_messages
 
 
 def _assign_unique_id(call: _CallPosition, used: set[str], counts: Counter[str]) -> str:

@@ -162,8 +162,8 @@ def list_content_parts(content: object) -> list[JsonRecord]:
 def make_content(texts: Iterable[str], images: Iterable[str]) -> ChatContent:
     """Return a text, or parts if there are images. Each image is given by its URL."""
     text = "\n".join(texts)
-    shown: list[JsonRecord] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
-    return list_content_parts(text) + shown if shown else text
+    records: list[JsonRecord] = [{"type": "image_url", "image_url": {"url": url}} for url in images]
+    return list_content_parts(text) + records if records else text
 
 
 def make_data_url(media: str, data: str) -> str:

@@ -159,13 +159,13 @@ def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
 
 
 def _detect_format(source: SourceFile) -> RecordingFormat:
-    known = next((each for each in RECORDING_FORMATS if each.recognizes(source)), None)
+    importer = next((each for each in RECORDING_FORMATS if each.recognizes(source)), None)
     problems: list[str] = []
-    if known is None or known in _PLAIN_FORMATS:
-        known = find_plugin_format(source, problems) or known
-    if known is None:
+    if importer is None or importer in _PLAIN_FORMATS:
+        importer = find_plugin_format(source, problems) or importer
+    if importer is None:
         raise source.make_error(0, "not a known format", " ".join([_KNOWN_FORMATS_REMEDY, *problems]))
-    return known
+    return importer
 
 
 def _make_names_unique(recordings: list[Recording]) -> list[Recording]:

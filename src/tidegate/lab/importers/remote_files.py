@@ -19,18 +19,18 @@ _PATTERN_CHARS = "*?["
 
 def fetch_recordings(names: Sequence[str], cache: Path) -> list[Path]:
     """The files and folders of these names. BadInput for a pattern or URL that names nothing."""
-    found: list[Path] = []
+    recordings: list[Path] = []
     for name in names:
         if "://" in name:
-            found += _fetch_url(name, cache / "recordings")
+            recordings += _fetch_url(name, cache / "recordings")
         elif any(char in name for char in _PATTERN_CHARS) and not Path(name).exists():
             matches = sorted(map(Path, glob.glob(name, recursive=True)))
             if not matches:
                 raise BadInput(f"No file matches {name}.", "Check the pattern; ** matches folders at any depth.")
-            found += matches
+            recordings += matches
         else:
-            found.append(Path(name))
-    return found
+            recordings.append(Path(name))
+    return recordings
 
 
 def _fetch_url(url: str, cache: Path) -> list[Path]:

@@ -111,7 +111,7 @@ class SourceFile:
         with _open_unpacked(self.path) as file:
             for number, raw in self._read_lines(file):
                 try:
-                    found = list(self._decode_line(decoder, number, raw))
+                    line = list(self._decode_line(decoder, number, raw))
                 except ValueError as error:
                     if not self.head and number == self._first_line:
                         yield from self._decode_document(decoder, number, raw, file)
@@ -120,7 +120,7 @@ class SourceFile:
                         raise self._broken_json_error(number, error) from None
                     self.damage = f"line {number} is cut short: read up to there"
                     return
-                yield from found
+                yield from line
 
     def _decode_document(
         self, decoder: json.JSONDecoder, number: int, raw: bytes, file: BufferedIOBase
@@ -254,9 +254,9 @@ def _open_bytes(path: Path) -> Iterator[BufferedIOBase]:
 @contextmanager
 def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
     with _open_bytes(path) as file:
-        packed = file.read(2) == _GZIP
+        is_packed = file.read(2) == _GZIP
         file.seek(0)
-        if not packed:
+        if not is_packed:
             yield file
             return
         with gzip.GzipFile(fileobj=file) as unpacked:

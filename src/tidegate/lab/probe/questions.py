@@ -57,8 +57,8 @@ def generate_questions(
 
 def is_right_answer(answer: str, expected: Sequence[str]) -> bool:
     """Return whether the answer contains every expected text; case, punctuation and spacing do not count."""
-    said = _normalize(answer)
-    return all(_normalize(text) in said for text in expected)
+    normal_answer = _normalize(answer)
+    return all(_normalize(text) in normal_answer for text in expected)
 
 
 def _normalize(text: str) -> str:
@@ -117,7 +117,7 @@ def _ask_parameters(line: str, index: int) -> Iterator[ProbeQuestion]:
 
 
 def _ask_failed_test(messages: Sequence[_Json], index: int, lines: Sequence[str]) -> Iterator[ProbeQuestion]:
-    failed = {found[1].rstrip(":") for line in lines if (found := _FAILED_TEST.match(line))}
+    failed = {match[1].rstrip(":") for line in lines if (match := _FAILED_TEST.match(line))}
     command = _command_of(messages, index)
     if len(failed) == 1 and command:
         name = re.split(r"::|/", failed.pop())[-1]
@@ -138,10 +138,10 @@ def _command_of(messages: Sequence[_Json], index: int) -> str:
 
 def _ask_rules(messages: Sequence[_Json], far: Sequence[int]) -> Iterator[ProbeQuestion]:
     for rule in find_rules(messages[: far[-1] + 1] if far else ()):
-        found = _FORBIDDING.search(rule.sentence)
-        if found is None:
+        match = _FORBIDDING.search(rule.sentence)
+        if match is None:
             continue
-        rest = [word for word in _WORD.findall(rule.sentence[found.end() :]) if len(word) >= _MIN_WORD_CHARS]
+        rest = [word for word in _WORD.findall(rule.sentence[match.end() :]) if len(word) >= _MIN_WORD_CHARS]
         if rest:
-            text = f'The user forbade something with the words "{rule.sentence[: found.end()]} ...". What exactly?'
+            text = f'The user forbade something with the words "{rule.sentence[: match.end()]} ...". What exactly?'
             yield ProbeQuestion("forbidden", text, tuple(rest[:_MAX_EXPECTED_WORDS]), rule.message_index)

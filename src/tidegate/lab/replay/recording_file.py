@@ -109,11 +109,11 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
             path, 0, f"cannot be read ({describe_read_error(error)})", "Check the path and its permissions."
         ) from None
     with file:
-        packed = file.read(2) == _GZIP
-        if not packed and path.name.endswith(".gz"):
+        is_packed = file.read(2) == _GZIP
+        if not is_packed and path.name.endswith(".gz"):
             raise _make_error(path, 0, "is not gzip data, though its name says so", "Rename it, or compress it again.")
         file.seek(0)
-        if not packed:
+        if not is_packed:
             yield file
             return
         with gzip.GzipFile(fileobj=file) as unpacked:

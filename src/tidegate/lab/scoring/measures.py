@@ -21,7 +21,7 @@ _ASKED = "at requests whose whole history is longer than the window"
 MEASURES: Final = (
     Measure(
         "near_block",
-        "near edit blocks whole",
+        "recent text to edit",
         "share",
         "more",
         "Of the old texts of edit calls (3 lines and 80 characters or more) that occurred earlier in one piece, last"
@@ -32,11 +32,11 @@ MEASURES: Final = (
     ),
     Measure(
         "far_block",
-        "far edit blocks whole",
+        "older text to edit",
         "share",
         "more",
         "The same for old texts last seen more than half a window before.",
-        "As near edit blocks. Few sessions edit text that is so old.",
+        "As recent text to edit. Few sessions edit text that is so old.",
         paired=True,
     ),
     Measure(
@@ -62,7 +62,7 @@ MEASURES: Final = (
     ),
     Measure(
         "far_lines",
-        "far lines kept",
+        "older lines",
         "share",
         "more",
         "Of the lines of 25 characters or more that the agent writes again, in text or arguments, and that were last"
@@ -73,7 +73,7 @@ MEASURES: Final = (
     ),
     Measure(
         "refs_in_context",
-        "references in context",
+        "older names",
         "share",
         "more",
         "Of the far references, which are names in call arguments (paths, ids, hashes, numbers, quoted names; first 400"
@@ -85,7 +85,7 @@ MEASURES: Final = (
     ),
     Measure(
         "typed_rules",
-        "typed rules kept",
+        "rules the user typed",
         "share",
         "more",
         "Of the sentences with a rule (never, must, only and the like) in user messages that a person typed (up to"
@@ -98,7 +98,7 @@ MEASURES: Final = (
     ),
     Measure(
         "deep_rules",
-        "deep rules kept",
+        "rules in long messages",
         "share",
         "more",
         "The same for rules after the first 2,000 characters of any user message.",
@@ -107,7 +107,7 @@ MEASURES: Final = (
     ),
     Measure(
         "user",
-        "user words kept",
+        "words of the user",
         "share",
         "more",
         "Mean share of the user's earlier words that are in the request word for word (the first 2,000 characters"

@@ -216,15 +216,15 @@ class RequestScorer:
         pieces: frozenset[int] = frozenset()
         if text and text not in self._agent_texts:
             pieces = frozenset(number for number, piece in enumerate(self._signals.pieces) if piece in text)
-        seen = _MessageFacts(
+        facts = _MessageFacts(
             self._unit_counter.count_message(message),
             page,
             pieces,
             () if page in self._recorded_texts else find_recall_calls(page),
         )
         if key is not None:
-            self._facts_by_content[key] = seen
-        return seen
+            self._facts_by_content[key] = facts
+        return facts
 
     # --- what is still there ----------------------------------------------------------------------------------------
 

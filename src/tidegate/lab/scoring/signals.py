@@ -111,9 +111,9 @@ class _SearchablePages(NamedTuple):
     def of(
         cls, messages: Sequence[_Json], pages: list[str], shelf: WordPageIndex, ruler: UnitCounter
     ) -> "_SearchablePages":
-        told = [at for at, message in enumerate(messages) if message["role"] in ("user", "tool")]
+        outside_places = [at for at, message in enumerate(messages) if message["role"] in ("user", "tool")]
         everything = PageStream(pages, shelf)
-        return cls(everything, PageStream(pages, shelf, told), _Distance(everything, messages, pages, ruler))
+        return cls(everything, PageStream(pages, shelf, outside_places), _Distance(everything, messages, pages, ruler))
 
 
 class _Distance:
@@ -148,11 +148,11 @@ def _find_references(messages: Sequence[_Json], searched: _SearchablePages) -> I
         for name, kind in named.items():
             if kind == SYMBOL_KIND:
                 continue
-            found = _find_earlier_name(name, kind, at, searched.outside_texts)
-            if found is not None:
-                place = searched.everything.find_last(found.name, at)
+            earlier_name = _find_earlier_name(name, kind, at, searched.outside_texts)
+            if earlier_name is not None:
+                place = searched.everything.find_last(earlier_name.name, at)
                 seen = searched.everything.page_at(place)
-                yield Need(at, name, found.name, found.kind, searched.distance(place, at), seen)
+                yield Need(at, name, earlier_name.name, earlier_name.kind, searched.distance(place, at), seen)
 
 
 def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:

@@ -109,13 +109,13 @@ def find_rules(messages: Sequence[_Json]) -> Iterator[RuleSentence]:
         if message["role"] != "user":
             continue
         text = chat_text_of(message)
-        typed = len(text) <= MAX_TYPED_CHARS and not text.lstrip().startswith("<")
-        for found in _SENTENCE.finditer(text):
-            sentence = found.group().strip()
-            if not typed and found.start() <= MAX_TYPED_CHARS:
+        is_typed = len(text) <= MAX_TYPED_CHARS and not text.lstrip().startswith("<")
+        for match in _SENTENCE.finditer(text):
+            sentence = match.group().strip()
+            if not is_typed and match.start() <= MAX_TYPED_CHARS:
                 continue
             if _MIN_RULE_CHARS <= len(sentence) <= _MAX_RULE_CHARS and _RULE_WORD.search(sentence):
-                yield RuleSentence(at, flatten_spaces(sentence), not typed)
+                yield RuleSentence(at, flatten_spaces(sentence), not is_typed)
 
 
 def find_text_needs(
@@ -163,12 +163,12 @@ def _call_key(call: _Json) -> tuple[str, ...]:
 
 def _old_texts(call: _Json) -> Iterator[str]:
     """Yield the texts that an edit replaces: old strings, and the kept and removed lines of each hunk of a patch."""
-    given = _read_arguments(call)
-    if not isinstance(given, dict):
+    arguments = _read_arguments(call)
+    if not isinstance(arguments, dict):
         return
-    for edit in [given, *(each for each in given.get("edits") or () if isinstance(each, dict))]:
+    for edit in [arguments, *(each for each in arguments.get("edits") or () if isinstance(each, dict))]:
         yield from (edit[key] for key in _OLD_TEXT_KEYS if isinstance(edit.get(key), str))
-    patch = next((given[key] for key in _PATCH_KEYS if given.get(key)), None)
+    patch = next((arguments[key] for key in _PATCH_KEYS if arguments.get(key)), None)
     if isinstance(patch, str) and "Begin Patch" in patch:
         for hunk in _PATCH_BREAK.split(patch):
             yield "\n".join(line[1:] for line in hunk.splitlines() if line[:1] in (" ", "-"))
@@ -222,11 +222,11 @@ def _find_repeated_lines(
 
 
 def _find_contexts(messages: Sequence[_Json], pages: Sequence[str], references: Sequence[Need]) -> Iterator[TextNeed]:
-    heard = _JoinedPages(
+    joined_pages = _JoinedPages(
         [page if message["role"] in ("user", "tool") else "" for message, page in zip(messages, pages, strict=True)]
     )
     for reference in references:
-        contexts = heard.find_contexts(reference.text, reference.message_index)
+        contexts = joined_pages.find_contexts(reference.text, reference.message_index)
         if contexts:
             texts = [reference.text, *contexts]
             yield TextNeed(reference.message_index, "reference", texts, reference.tokens_back, reference.name)

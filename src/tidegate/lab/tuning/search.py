@@ -132,9 +132,9 @@ class SettingsSearch:
         bounds = _make_distributions(self._tunable)
         done = 0
         while done < trials:
-            asked = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
-            found = self._score_trials(asked, before)
-            for trial, (settings, value) in zip(asked, found, strict=True):
+            trials_to_run = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
+            found = self._score_trials(trials_to_run, before)
+            for trial, (settings, value) in zip(trials_to_run, found, strict=True):
                 study.tell(trial, value)
                 if value > most + 1e-9:
                     best, most = settings, value
@@ -145,10 +145,10 @@ class SettingsSearch:
     def _score_trials(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
         """Return the score of each trial; settings that make no valid policy score lower than any other."""
         contenders: dict[str, Contender] = {}
-        tried: list[SettingOverrides] = []
+        overrides: list[SettingOverrides] = []
         for trial in asked:
             settings = tuple((knob.name, knob.format_value(trial.params[knob.name])) for knob in self._tunable)
-            tried.append(settings)
+            overrides.append(settings)
             try:
                 contenders[str(trial.number)] = make_policy_contender(
                     self._policy, settings, key=f"trial {trial.number}"
@@ -156,13 +156,13 @@ class SettingsSearch:
             except BadPolicy:
                 continue
         results = self._measure(list(contenders.values()), self.split.tuning_sources)
-        found = []
-        for trial, settings in zip(asked, tried, strict=True):
+        trials = []
+        for trial, settings in zip(asked, overrides, strict=True):
             contender = contenders.get(str(trial.number))
             figures = results.figures_of(self._window, contender.key) if contender else {}
             whole = len(figures) == len(before)
-            found.append(_ScoredTrial(settings, score_figures(figures, before) if whole else -2 * _BROKEN_PENALTY))
-        return found
+            trials.append(_ScoredTrial(settings, score_figures(figures, before) if whole else -2 * _BROKEN_PENALTY))
+        return trials
 
     def _measure(self, contenders: Sequence[Contender], sources: Sequence[SessionSource]) -> ComparisonResults:
         plan = ComparisonPlan(
@@ -215,10 +215,10 @@ def _create_study(seed: int) -> "Study":
 def _make_distributions(knobs: Sequence[TunableSetting]) -> dict[str, "BaseDistribution"]:
     from optuna.distributions import FloatDistribution, IntDistribution  # noqa: PLC0415
 
-    found: dict[str, BaseDistribution] = {}
+    distributions: dict[str, BaseDistribution] = {}
     for knob in knobs:
         if knob.is_integer:
-            found[knob.name] = IntDistribution(round(knob.low), round(knob.high), log=knob.is_logarithmic)
+            distributions[knob.name] = IntDistribution(round(knob.low), round(knob.high), log=knob.is_logarithmic)
         else:
-            found[knob.name] = FloatDistribution(knob.low, knob.high, log=knob.is_logarithmic)
-    return found
+            distributions[knob.name] = FloatDistribution(knob.low, knob.high, log=knob.is_logarithmic)
+    return distributions

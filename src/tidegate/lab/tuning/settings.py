@@ -37,10 +37,10 @@ def list_tunable_settings(policy: Policy, vary: Sequence[str] = ()) -> list[Tuna
     }
     if vary:
         return [_parse_range(text, numbers) for text in vary]
-    found = [_default_range(name, value) for name, value in numbers.items() if value > 0]
-    if not found:
+    settings = [_default_range(name, value) for name, value in numbers.items() if value > 0]
+    if not settings:
         raise BadInput(f"The policy {policy.name} has no number to search.", "Name a policy with settings.")
-    return found
+    return settings
 
 
 def _default_range(name: str, value: float) -> TunableSetting:

@@ -82,14 +82,14 @@ class ErrorBody(msgspec.Struct):
 
 def parse_error_body(body: object) -> ErrorBody:
     """Parse an error body. Bytes and text are decoded first."""
-    said = ErrorBody()
+    error_body = ErrorBody()
     if isinstance(body, bytes | bytearray | memoryview):
         body = bytes(body[:_MAX_BYTES]).decode("utf-8", "replace")
     if isinstance(body, str):
-        _read_text(body[:_MAX_BYTES], said, _MAX_DEPTH)
+        _read_text(body[:_MAX_BYTES], error_body, _MAX_DEPTH)
     else:
-        _read_value(body, said, _MAX_DEPTH)
-    return said
+        _read_value(body, error_body, _MAX_DEPTH)
+    return error_body
 
 
 def _read_text(text: str, said: ErrorBody, depth: int) -> None:

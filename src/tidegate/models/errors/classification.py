@@ -154,10 +154,16 @@ def classify_response(
 
     `request` is the body that was refused: what the error repeats of it is not taken for the provider's words.
     """
-    said = parse_error_body(body)
-    kind, numbers, why = _classify(said, status, request)
+    error_body = parse_error_body(body)
+    kind, numbers, why = _classify(error_body, status, request)
     return _build_error(
-        kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, headers or {}), mask=mask
+        kind,
+        error_body,
+        status=status,
+        numbers=numbers,
+        why=why,
+        wait=read_retry_delay(error_body, headers or {}),
+        mask=mask,
     )
 
 
@@ -170,16 +176,18 @@ def classify_frame(
     """
     if not isinstance(frame, Mapping):
         return None
-    said = _read_error_frame(frame)
-    if said is None:
+    error_frame = _read_error_frame(frame)
+    if error_frame is None:
         stop = _find_failed_stop(frame)
         words = [f"the answer ended with {stop!r}."]
         return _build_error(STOP_KINDS[stop], ErrorBody(words), why="its stop reason", mask=mask) if stop else None
     status = _read_status(frame)
-    kind, numbers, why = _classify(said, status, request)
+    kind, numbers, why = _classify(error_frame, status, request)
     if kind == "unknown" and not why:
         kind = "server"  # it accepted the request and then failed: the server's fault unless it says otherwise
-    return _build_error(kind, said, status=status, numbers=numbers, why=why, wait=read_retry_delay(said, {}), mask=mask)
+    return _build_error(
+        kind, error_frame, status=status, numbers=numbers, why=why, wait=read_retry_delay(error_frame, {}), mask=mask
+    )
 
 
 def classify_reply(reply: Reply, *, window: int | None = None) -> ProviderError | None:
@@ -227,9 +235,9 @@ def _match(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers
     status = status or _find_status(said)
     row = match_error(said.lines, status)
     if row is None:
-        named = match_error(said.lines_as_words, status)  # names as programs write them
+        error = match_error(said.lines_as_words, status)  # names as programs write them
         # Names of settings in a sentence are not evidence of a size.
-        row = None if named is not None and said.sentences and named.kind in SIZE_KINDS else named
+        row = None if error is not None and said.sentences and error.kind in SIZE_KINDS else error
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
     if row is WRAPPER_ALONE and len(said.sentences) > 1:
@@ -273,15 +281,15 @@ def _build_error(
     wait: float | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    shown = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
-    shown = "".join(char if char.isprintable() else " " for char in shown)
-    shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
+    safe_text = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
+    safe_text = "".join(char if char.isprintable() else " " for char in safe_text)
+    safe_text = safe_text if len(safe_text) <= MAX_SHOWN_CHARS else safe_text[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""
     words = (mask or SecretMask())(" ".join((*said.sentences, *said.codes)))
     fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why, words=words)
     room = fault.output_room
     cure = f" It fits with at most {room:,} tokens of output." if room else ""
-    fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + shown if shown else '.'}{cure}",)
+    fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + safe_text if safe_text else '.'}{cure}",)
     return fault
 
 

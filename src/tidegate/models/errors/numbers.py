@@ -166,7 +166,7 @@ def extract_numbers(kind: ErrorKind, said: ErrorBody) -> ErrorNumbers:
 def list_number_phrases(line: str) -> list[str]:
     """The text of each known sentence about a length, an output or a rate that is in the line."""
     known = (*_LENGTH_SENTENCES, *_OUTPUT_SENTENCES, *_RATE_SENTENCES, *_SIZE_SENTENCES)
-    return [found[0] for sentence in _compile_sentences(known) if (found := sentence.search(line))]
+    return [match[0] for sentence in _compile_sentences(known) if (match := sentence.search(line))]
 
 
 @cache
@@ -180,12 +180,12 @@ def _spell_number(name: re.Match[str]) -> str:
 
 def _match_numbers(sentences: tuple[str, ...], lines: Iterable[str]) -> dict[str, int]:
     """Return the numbers of all matching sentences; the first of a name counts."""
-    found: dict[str, int] = {}
-    said = list(lines)
+    numbers: dict[str, int] = {}
+    text_lines = list(lines)
     for sentence in _compile_sentences(sentences):
-        for line in said:
+        for line in text_lines:
             match = sentence.search(line)
             for name, digits in (match.groupdict() if match else {}).items():
                 if digits is not None:
-                    found.setdefault(name, int(digits.replace(",", "").replace("_", "")))
-    return found
+                    numbers.setdefault(name, int(digits.replace(",", "").replace("_", "")))
+    return numbers

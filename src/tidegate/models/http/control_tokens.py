@@ -47,15 +47,15 @@ def _unescape_arguments(request: bytes) -> bytes:
         body: object = msgspec.json.decode(request)
     except (msgspec.MsgspecError, RecursionError):
         return request
-    changed = False
+    is_changed = False
     for message in _dicts(body, "messages"):
         for call in _dicts(message, "tool_calls"):
             function = call.get("function")
             arguments = function.get("arguments") if isinstance(function, dict) else None
             if isinstance(function, dict) and isinstance(arguments, str) and "\\u" in arguments:
                 function["arguments"] = _reencode_json(arguments)
-                changed = True
-    return msgspec.json.encode(body) if changed else request
+                is_changed = True
+    return msgspec.json.encode(body) if is_changed else request
 
 
 def _dicts(value: object, key: str) -> list[dict[str, object]]:

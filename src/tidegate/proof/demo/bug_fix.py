@@ -85,8 +85,8 @@ class BugFix:
             )
         elif step == RECALL_STEP:
             text = recall(RECALL_QUERY)
-            found = re.search(r"order=(\S+)", text)
-            self.test_order = found[1] if found else ""
+            match = re.search(r"order=(\S+)", text)
+            self.test_order = match[1] if match else ""
             yield from write_group("Which order was it?", ToolUse("recall", {"query": RECALL_QUERY}, text))
         elif step == RECALL_STEP + 1:
             new = f'def test_refund_rounds_once():\n    assert refund("{self.test_order}") == Decimal("20.00")'

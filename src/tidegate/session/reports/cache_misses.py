@@ -33,7 +33,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.reports.costs import usage_or_estimate
+from tidegate.session.costs import usage_or_estimate
 from tidegate.wire.usage import Usage
 
 MissOrigin = Literal["client", "tidegate", "user", "lifetime", "provider"]
@@ -264,14 +264,14 @@ class CacheReader:
         return expired if pause > lifetime else _Difference(0, "provider", "nothing changed", "")
 
     def _find_lifetime(self, last: UsageReported) -> float:
-        known = find_model(last.model, self._overrides)
-        if known is not None and known.cache_lifetime is not None:
-            return known.cache_lifetime
+        model = find_model(last.model, self._overrides)
+        if model is not None and model.cache_lifetime is not None:
+            return model.cache_lifetime
         return _HOUR if isinstance(last, HourWriteReported) else ASSUMED_PRICES.lifetime
 
     def _compute_loss(self, model: str, usage: Usage, missed: int) -> float | None:
         """The dollars that a request would have cost less if it had read the missed tokens from the cache."""
-        paid = compute_model_cost(usage, model, self._overrides)
+        cost = compute_model_cost(usage, model, self._overrides)
         written = max(0, usage.cache_write - missed)
         ideal = usage._replace(
             cache_read=usage.cache_read + missed,
@@ -279,18 +279,18 @@ class CacheReader:
             cache_write_1h=min(usage.cache_write_1h, written),
         )
         best = compute_model_cost(ideal, model, self._overrides)
-        return paid.total - best.total if paid is not None and best is not None else None
+        return cost.total - best.total if cost is not None and best is not None else None
 
     def _add_hour_sums(self, model: str, usage: Usage, miss: CacheMiss | None, pause: float) -> None:
         """Add up what writes that last an hour would have cost more, and what they would have saved."""
         if not usage.cache_write or usage.cache_write_1h:
             return
-        paid = compute_model_cost(usage, model, self._overrides)
+        cost = compute_model_cost(usage, model, self._overrides)
         dear = compute_model_cost(usage._replace(cache_write_1h=usage.cache_write), model, self._overrides)
-        if paid is None or dear is None:
+        if cost is None or dear is None:
             return
         if miss is None or miss.origin != "lifetime" or pause > _HOUR:
-            self._extra += dear.total - paid.total
+            self._extra += dear.total - cost.total
             return
         self._pauses += 1
         self._saved += miss.dollars or 0.0

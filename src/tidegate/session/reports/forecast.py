@@ -122,9 +122,9 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.reason
+        reason = "" if saves and made.acted else made.reason
         return RuleForecast(
-            moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
+            moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=reason
         )
     return RuleForecast(
         moment,
@@ -161,7 +161,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
     policy, view = session.policy, session.view
     budget = priced_now(view, session.budget, session._clock())
     pace = _tokens_per_turn(view, budget)
-    found = [
+    thresholds = [
         each
         for moment in MOMENTS
         for rule in policy.moments.get(moment, ())
@@ -173,7 +173,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
     size = measure_request(view, budget)
     left = max(0, budget.capacity - size)
     over = size > budget.capacity
-    found.append(
+    thresholds.append(
         Threshold(
             "guard",
             "before_call",
@@ -188,7 +188,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
             _estimate_turns(left, pace),
         )
     )
-    return found
+    return thresholds
 
 
 def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float, pace: float) -> Iterator[Threshold]:

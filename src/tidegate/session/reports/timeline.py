@@ -15,7 +15,7 @@ from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.events import LISTED_TOPICS, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
 from tidegate.session.reports.state_note_report import describe_listed_note
 from tidegate.store.log import LogReader
 
@@ -190,14 +190,14 @@ class _BackwardReader:
             entry.lost_cache_tokens = max(0, used.cache_read - later.cache_read) if later is not None else 0
         self._rereading = []
         usage = usage_or_estimate(used)._replace(output_tokens=0)
-        paid = compute_model_cost(usage, used.model, self._prices)
+        cost = compute_model_cost(usage, used.model, self._prices)
         ratio = (
             used.input_tokens / used.counted_tokens
             if is_plausible_report(used.counted_tokens, used.input_tokens)
             else 1.0
         )
-        each = paid.total / usage.input_tokens if paid is not None and usage.input_tokens else math.nan
-        self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * each))
+        price = cost.total / usage.input_tokens if cost is not None and usage.input_tokens else math.nan
+        self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * price))
         self.state.next_usage = used
 
     def _noted(self, event: Event, noted: NoteAdded) -> None:
@@ -223,10 +223,10 @@ class _BackwardReader:
             since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
 
     def _spent(self, entry: TimelineEntry, noted: NoteAdded) -> None:
-        paid = parse_side_cost(noted)
-        if paid is None:
+        side_cost = parse_side_cost(noted)
+        if side_cost is None:
             return
-        entry.summary_tokens += paid.usage.input_tokens + paid.usage.output_tokens
-        cost = compute_model_cost(paid.usage, paid.model, self._prices)
+        entry.summary_tokens += side_cost.usage.input_tokens + side_cost.usage.output_tokens
+        cost = compute_model_cost(side_cost.usage, side_cost.model, self._prices)
         if cost is not None:
             entry.summary_dollars = (entry.summary_dollars or 0.0) + cost.total

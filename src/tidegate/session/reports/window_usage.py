@@ -71,9 +71,11 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
     for cell in cells:
         assert cell.item is not None
         message, event = cell.item.message, events.get(_event_seq(cell.item))
-        said = 0
+        user_count = 0
         if event is not None and isinstance(event.payload, MessageAdded) and cell.item.edited:
-            said = round(event.payload.tokens * cell.tokens / cell.weight) if cell.weight else event.payload.tokens
+            user_count = (
+                round(event.payload.tokens * cell.tokens / cell.weight) if cell.weight else event.payload.tokens
+            )
         yield MessageUsage(
             message.id,
             cell.category,
@@ -83,8 +85,8 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
             cell.turns_ago,
             max(0.0, now - event.time) if event is not None else None,
             cell.dollars,
-            _explain_presence(cell.item, session.view, event, takers, said),
-            said,
+            _explain_presence(cell.item, session.view, event, takers, user_count),
+            user_count,
         )
 
 
@@ -96,18 +98,18 @@ def _explain_presence(item: Item, view: View, event: Event | None, takers: Mappi
         return "pinned: it is always kept, word for word"
     if item.message.kind == LEDGER:
         return "the ledger: rules and facts of removed messages"
-    told: list[str] = []
+    lines: list[str] = []
     if event is not None and isinstance(event.payload, ViewEdited):
-        gone = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
-        told.append(
-            f"stands for {gone:,} messages that were removed at record {event.seq}"
-            if gone
+        dropped_count = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
+        lines.append(
+            f"stands for {dropped_count:,} messages that were removed at record {event.seq}"
+            if dropped_count
             else f"added at record {event.seq}"
         )
     elif said:
-        told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
-    told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
-    return "; ".join(told)
+        lines.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
+    lines.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
+    return "; ".join(lines)
 
 
 def _event_seq(item: Item | None) -> int:
@@ -236,7 +238,7 @@ def measure_window_usage(
     told = sorted(
         sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:max_messages], key=_item_position
     )
-    found = list_thresholds(session)
+    thresholds = list_thresholds(session)
     return WindowUsage(
         size,
         view.usage.input_tokens if view.usage is not None else 0,
@@ -245,8 +247,8 @@ def measure_window_usage(
         count_roles(view),
         tuple(_sum_categories(cells)),
         tuple(describe_messages(told, session)),
-        tuple(found),
-        find_next_threshold(found),
+        tuple(thresholds),
+        find_next_threshold(thresholds),
         view.message_count - len(told),
         session.window_is_assumed,
         _find_ignored_report(session),
@@ -328,8 +330,8 @@ def split_by_weight(total: int, weights: Sequence[int]) -> list[int]:
 def _assign_prices(
     cells: list[_UsageCell], session: Session, size: int, prices: Mapping[str, ModelInfo] | None
 ) -> None:
-    known = find_model(session.model, prices)
-    steps = [rate for rate in known.prices if not rate.above or size > rate.above] if known is not None else []
+    model = find_model(session.model, prices)
+    steps = [rate for rate in model.prices if not rate.above or size > rate.above] if model is not None else []
     if not steps:
         return
     rate = msgspec.structs.replace(max(steps, key=lambda each: each.above), above=0)
@@ -337,8 +339,8 @@ def _assign_prices(
     for cell in cells:
         read = min(cell.tokens, cached)
         cached -= read
-        paid = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
-        cell.dollars = paid.total if paid is not None else None
+        cost = compute_cost(Usage(cell.tokens, 0, read, 0), [rate])
+        cell.dollars = cost.total if cost is not None else None
 
 
 def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:

@@ -27,21 +27,21 @@ def _an_empty_store_is_empty(store: Store) -> None:
 
 
 def _records_come_back_in_order(store: Store) -> None:
-    wanted = make_records(1, 200)
-    for number, record in enumerate(wanted):
+    records = make_records(1, 200)
+    for number, record in enumerate(records):
         expect_equal(store.append("s", number, [record]), number + 1, "the new head")
         expect_equal(store.head("s"), number + 1, "head")
-    expect_equal(read_records(store, "s"), wanted, "records")
+    expect_equal(read_records(store, "s"), records, "records")
 
 
 def _batches_are_numbered_like_single_records(store: Store) -> None:
-    wanted = make_records(1, 1000)
+    records = make_records(1, 1000)
     place = 0
     for size in (1, 63, 2, 64, 65, 1, 200, 7, 128, 300, 100, 69):
-        place = store.append("s", place, wanted[place : place + size])
+        place = store.append("s", place, records[place : place + size])
     expect_equal(place, 1000, "the head")
     for start in (-3, 0, 1, 2, 63, 64, 65, 66, 129, 500, 999, 1000):
-        expect_equal(read_records(store, "s", start), wanted[max(0, start - 1) :], f"records from {start}")
+        expect_equal(read_records(store, "s", start), records[max(0, start - 1) :], f"records from {start}")
     expect_equal(read_records(store, "s", 1001), [], "records behind the head")
 
 
@@ -120,10 +120,10 @@ def _the_list_tells_of_every_session(store: Store) -> None:
 
 
 def _a_fork_goes_its_own_way(store: Store) -> None:
-    wanted = make_records(1, 300)
-    store.append("s", 0, wanted[:150])
+    records = make_records(1, 300)
+    store.append("s", 0, records[:150])
     for place in range(150, 300, 3):
-        store.append("s", place, wanted[place : place + 3])
+        store.append("s", place, records[place : place + 3])
     for at in (1, 63, 64, 65, 150, 151, 299, 300):
         store.fork("s", at, f"fork {at}")
         expect_equal(store.head(f"fork {at}"), at, f"head of the fork at {at}")
@@ -131,11 +131,11 @@ def _a_fork_goes_its_own_way(store: Store) -> None:
         own = [b"own %d" % number for number in range(100)]
         for place in range(0, 100, 9):
             store.append(f"fork {at}", at + place, own[place : place + 9])
-        expect_equal(read_records(store, f"fork {at}"), wanted[:at] + own, f"the fork at {at}")
+        expect_equal(read_records(store, f"fork {at}"), records[:at] + own, f"the fork at {at}")
     store.append("s", 300, [b"more"])
-    expect_equal(read_records(store, "s"), [*wanted, b"more"], "the source")
+    expect_equal(read_records(store, "s"), [*records, b"more"], "the source")
     store.delete("s")
-    expect_equal(read_records(store, "fork 65")[:65], wanted[:65], "a fork whose source is gone")
+    expect_equal(read_records(store, "fork 65")[:65], records[:65], "a fork whose source is gone")
 
 
 def _a_bad_fork_changes_nothing(store: Store) -> None:
@@ -189,8 +189,8 @@ def _reading_and_writing_go_together(store: Store) -> None:
 
 
 def _a_reader_is_told_when_its_session_goes(store: Store) -> None:
-    wanted = make_records(1, 500)
-    store.append("s", 0, wanted)
+    records = make_records(1, 500)
+    store.append("s", 0, records)
     reading = store.read("s")
     found = [next(reading)]
     store.delete("s")
@@ -199,7 +199,7 @@ def _a_reader_is_told_when_its_session_goes(store: Store) -> None:
         found += reading
     except TidegateError:
         return
-    expect_equal(found, wanted, "a session deleted while it is read, if it is read to its end")
+    expect_equal(found, records, "a session deleted while it is read, if it is read to its end")
 
 
 def _threads_lose_nothing(store: Store) -> None:

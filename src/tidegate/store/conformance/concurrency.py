@@ -37,10 +37,10 @@ def check_racing_appends(stores: list[Store]) -> None:
             append_with_retry(stores[writer], b"%d:%d" % (writer, number))
 
     run_in_threads([partial(write, writer) for writer in range(len(stores))])
-    found = read_records(stores[0], "s")
+    records = read_records(stores[0], "s")
     expect_equal(stores[0].head("s"), len(stores) * each, "head")
     for writer in range(len(stores)):
-        own = [record for record in found if record.startswith(b"%d:" % writer)]
+        own = [record for record in records if record.startswith(b"%d:" % writer)]
         expect_equal(
             own, [b"%d:%d" % (writer, number) for number in range(each)], f"records of writer {writer}, in order"
         )

@@ -23,11 +23,11 @@ def _rewrite(store: Store, session: str, changes: Mapping[int, bytes]) -> None:
 
 def _filled(store: Store, session: str = "s") -> list[bytes]:
     """Append records, some in batches and some one by one."""
-    wanted = make_records(1, 230)
-    store.append(session, 0, wanted[:150])
+    records = make_records(1, 230)
+    store.append(session, 0, records[:150])
     for place in range(150, 230):
-        store.append(session, place, [wanted[place]])
-    return wanted
+        store.append(session, place, [records[place]])
+    return records
 
 
 def _what_is_rewritten_stands_in_its_place(store: Store) -> None:
@@ -103,12 +103,12 @@ def _rewriting_and_appending_go_together(store: Store) -> None:
             _rewrite(store, "s", {number: b"", store.head("s"): b"more, rewritten"})
 
     run_in_threads([write, rewrite])
-    found = read_records(store, "s")
+    records = read_records(store, "s")
     wanted = [b"" if number % 4 == 1 else record for number, record in enumerate(make_records(1, 100), 1)]
-    expect_equal(len(found), 180, "records in all")
-    expect_equal([found[0], *found[1:99]], wanted[:99], "records of before")
+    expect_equal(len(records), 180, "records in all")
+    expect_equal([records[0], *records[1:99]], wanted[:99], "records of before")
     kept = {b"more %d" % number: number for number in range(80)}
-    wrong = [record for place, record in enumerate(found[100:]) if kept.get(record, place) != place]
+    wrong = [record for place, record in enumerate(records[100:]) if kept.get(record, place) != place]
     expect_equal(
         set(wrong) <= {b"more, rewritten"}, True, "what was appended meanwhile is there, or what was put there"
     )

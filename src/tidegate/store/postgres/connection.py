@@ -90,8 +90,8 @@ def translate_errors(where: str, remedy: str) -> Iterator[None]:
     except (errors.DataCorrupted, errors.IndexCorrupted, errors.UniqueViolation) as error:
         raise DamagedData(f"{where} is damaged: {first_line(error)}.", "Restore it from a backup.") from error
     except psycopg.Error as error:
-        lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
-        if lost and isinstance(error, psycopg.OperationalError):
+        is_lost = error.sqlstate is None or error.sqlstate[:2] in ("08", "28") or error.sqlstate[:3] == "57P"
+        if is_lost and isinstance(error, psycopg.OperationalError):
             cause = f"The connection to {where} failed: {first_line(error)}."
             raise StoreUnreachable(cause, remedy) from error
         cause = f"{where} refused: {first_line(error)}. Nothing was written."

@@ -148,10 +148,10 @@ class PostgresFolder:
         values = self._values(name)
         with self._connect(_UNKNOWN_CHANGE) as link, durable_transaction(link):
             link.execute(LOCK_FILE, values)
-            removed = link.execute(REMOVE_FILE, values).rowcount > 0
+            is_removed = link.execute(REMOVE_FILE, values).rowcount > 0
         if self._cache is not None:
             self._cache.remove(name)
-        return removed
+        return is_removed
 
     def refresh_cache(self) -> None:
         """Make the copies in `root` equal to the files: others may have written or removed some."""

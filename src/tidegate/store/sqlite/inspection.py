@@ -26,18 +26,18 @@ def read_raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes
 
 def find_session_ids(db: sqlite3.Connection) -> set[int]:
     """Return the ids of sessions that have rows, whether or not they are in the table of sessions."""
-    found: set[int] = set()
+    ids: set[int] = set()
     for table in ("packed_rows", "recent_rows NOT INDEXED"):
         with suppress(sqlite3.OperationalError), skip_damage():
-            found.update(session for (session,) in db.execute(f"SELECT DISTINCT id >> 36 FROM {table}"))
-    return found
+            ids.update(session for (session,) in db.execute(f"SELECT DISTINCT id >> 36 FROM {table}"))
+    return ids
 
 
 def find_structure_faults(path: Path) -> list[str]:
     """Return the faults that SQLite itself finds in the file, in its words. NotKept if the file cannot be read."""
     try:
         with translate_errors(path.name), closing(connect_readonly(path)) as db:
-            said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
+            report_lines = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     except DamagedData as damage:
         return [str(damage.args[0])]
-    return [" ".join(line.split()) for line in said if line != "ok"]
+    return [" ".join(line.split()) for line in report_lines if line != "ok"]

@@ -235,8 +235,8 @@ class SqliteStore:
 
     def list_page(self, first: int, count: int) -> SessionPage:
         with self._locked(_ALL), read_transaction(self._db):
-            found = self._tables.list_page(first, count)
-            return SessionPage(list(map(_make_info, found)), self._tables.count_sessions())
+            page = self._tables.list_page(first, count)
+            return SessionPage(list(map(_make_info, page)), self._tables.count_sessions())
 
     def list_names(self, prefix: str) -> list[str]:
         ask = "SELECT name FROM sessions WHERE name >= ? AND name < ? ORDER BY used DESC, id DESC"

@@ -87,8 +87,8 @@ class InputCompletion:
         token = self._composer.find_token()
         if token is None or token.kind != "command" or self._menu.was_moved:
             return False
-        found = self._agent_thread.commands.find(token.text).command
-        return found is not None and (" " in token.text or token.text == f"/{found.name}")
+        command = self._agent_thread.commands.find(token.text).command
+        return command is not None and (" " in token.text or token.text == f"/{command.name}")
 
     def _takes_no_argument(self, chosen: str) -> bool:
         found = self._agent_thread.commands.find(chosen) if chosen.startswith("/") else None

@@ -168,13 +168,13 @@ class Conversation(ScrollView, can_focus=False):
         spot = self.row_cache.locate_line(self.scroll_offset.y) or LinePosition(0, 0)
         self._block_renderer = None
         index = min(spot.row_index, max(0, len(self.row_cache.rows) - 1))
-        dropped = self.row_cache.drop_far_rows(index, 2 * self._page_rows)
+        rows = self.row_cache.drop_far_rows(index, 2 * self._page_rows)
         self.row_cache.redraw(self._make_painter())
         self._update_size()
         self._scroll(
             self.max_scroll_y
             if following
-            else self.row_cache.line_number(LinePosition(max(0, spot.row_index - dropped), 0))
+            else self.row_cache.line_number(LinePosition(max(0, spot.row_index - rows), 0))
         )
 
     def notify_style_update(self) -> None:

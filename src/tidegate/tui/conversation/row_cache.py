@@ -111,11 +111,11 @@ class RowCache:
         return self._drop_top(over) if over > 0 else 0
 
     def _drop_top(self, count: int) -> int:
-        lost = self.row_tops[count] + self._gap(count)  # the first row has no gap
+        top = self.row_tops[count] + self._gap(count)  # the first row has no gap
         self.first_seq = self.rows[count].seq
         self.rows = self.rows[count:]
         self.measure_rows()
-        return lost
+        return top
 
     # --- what happens ---------------------------------------------------------------------------------------------
 
@@ -166,8 +166,8 @@ class RowCache:
         return [*self.rows, *self.live_rows] if self.at_tail else self.rows
 
     def measure_rows(self) -> None:
-        shown = self.visible_rows
-        heights = (len(each.lines) + self._gap(index) for index, each in enumerate(shown))
+        visible_rows = self.visible_rows
+        heights = (len(each.lines) + self._gap(index) for index, each in enumerate(visible_rows))
         self.row_tops = list(accumulate(heights, initial=0))
 
     def _gap(self, index: int) -> int:

@@ -80,12 +80,12 @@ def build_blocks(event: Event) -> list[TranscriptBlock]:
 def _message_blocks(message: Message, seq: int) -> list[TranscriptBlock]:
     if not message.user_visible and message.role != "tool":
         return []
-    found: list[TranscriptBlock] = []
+    blocks: list[TranscriptBlock] = []
     for index, part in enumerate(message.parts):
         block = _part_block(part, message, f"m{seq}.{index}")
         if block is not None:
-            found.append(block)
-    return found
+            blocks.append(block)
+    return blocks
 
 
 def _part_block(part: object, message: Message, key: str) -> TranscriptBlock | None:
@@ -154,11 +154,13 @@ def _edit_blocks(edited: ViewEdited, seq: int) -> list[TranscriptBlock]:
 
 
 def _compaction_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
-    gone = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
+    dropped_count = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
     added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
     shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
     counts = [
-        f"{count} {word}" for count, word in ((gone, "left"), (shorter, "shortened"), (len(added), "added")) if count
+        f"{count} {word}"
+        for count, word in ((dropped_count, "left"), (shorter, "shortened"), (len(added), "added"))
+        if count
     ]
     lines = [f"why: {edited.why}", f"what: {', '.join(counts) or 'nothing'}; everything is still in the log"]
     lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]

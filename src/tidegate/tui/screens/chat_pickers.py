@@ -78,17 +78,17 @@ _MIN_SEARCH_CHARS: Final = 3
 def create_session_source(data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str) -> ChoiceSource:
     """Offer the sessions of this folder. Search them and those of other folders by name and title, then all by their
     whole text."""
-    known: list[PickerChoice] = []
+    choices: list[PickerChoice] = []
     elsewhere: list[PickerChoice] = []
 
     async def search(words: str) -> list[PickerChoice]:
-        if not known and not elsewhere:
+        if not choices and not elsewhere:
             for choice, is_here in await asyncio.to_thread(_list_sessions, data, workspace, sanitizer, current):
-                (known if is_here else elsewhere).append(choice)
+                (choices if is_here else elsewhere).append(choice)
         query_words = words.casefold().split()
         fit = [
             each
-            for each in ([*known, *elsewhere] if words else known)
+            for each in ([*choices, *elsewhere] if words else choices)
             if all(word in f"{each.name} {each.description}".casefold() for word in query_words)
         ]
         if not words:
@@ -105,7 +105,7 @@ def _list_sessions(
     data: DataFolder, workspace: Path, sanitizer: TextSanitizer, current: str
 ) -> list[tuple[PickerChoice, bool]]:
     """Return the sessions, the latest first, each with whether it was used in this folder."""
-    found: list[tuple[PickerChoice, bool]] = []
+    sessions: list[tuple[PickerChoice, bool]] = []
     now, here = data.clock(), str(workspace.resolve())
     for info in data.store.sessions()[:_MAX_SESSIONS]:
         if ".task-" in info.name:
@@ -117,8 +117,8 @@ def _list_sessions(
         title = sanitizer.sanitize_line(read_session_title(data, info.name)) or name
         place = "" if is_here or not folder else f"  in {sanitizer.sanitize_line(Path(folder).name)}"
         about = f"{format_age(now - info.used)} ago{mark}{f'  {name}' if title != name else ''}{place}"
-        found.append((PickerChoice(info.name, title, about), is_here))
-    return found
+        sessions.append((PickerChoice(info.name, title, about), is_here))
+    return sessions
 
 
 def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> list[PickerChoice]:
@@ -126,14 +126,14 @@ def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> 
         hits = data.open_search().search(words, 40, kind="session")
     except TidegateError:
         return []
-    found: dict[str, PickerChoice] = {}
+    choices: dict[str, PickerChoice] = {}
     for hit in hits:
         if ".task-" not in hit.name:
-            found.setdefault(
+            choices.setdefault(
                 hit.name,
                 PickerChoice(hit.name, sanitizer.sanitize_line(hit.name), sanitizer.sanitize_line(hit.snippet)[:160]),
             )
-    return list(found.values())
+    return list(choices.values())
 
 
 def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> ChoiceSource:
@@ -166,16 +166,16 @@ def create_history_source(history: InputHistory, sanitizer: TextSanitizer) -> Ch
 
 def create_request_source(data: DataFolder, session: str, sanitizer: TextSanitizer) -> ChoiceSource:
     """Search the user's messages in a session. The value of a choice is the record number, a blank and the message."""
-    known: list[PickerChoice] = []
+    choices: list[PickerChoice] = []
 
     def read() -> list[PickerChoice]:
         inputs = islice(read_inputs_backwards(data.open_log(session)), _MAX_REQUESTS)
         return [PickerChoice(f"{each.seq} {each.text}", _format_input(each.text, sanitizer)) for each in inputs]
 
     async def search(words: str) -> list[PickerChoice]:
-        if not known:
-            known.extend(await asyncio.to_thread(read))
-        return [each for each in known if all(word in each.value.casefold() for word in words.casefold().split())]
+        if not choices:
+            choices.extend(await asyncio.to_thread(read))
+        return [each for each in choices if all(word in each.value.casefold() for word in words.casefold().split())]
 
     return search
 

@@ -41,11 +41,11 @@ def list_status_segments(figures: StatusFigures, longest: int = 40) -> list[Stat
     percent = figures.percent
     if percent is None:
         size = f"{format_token_count(figures.request_tokens)} / " if figures.request_tokens is not None else ""
-        known = [StatusSegment("ctx ?", "unknown"), StatusSegment(f"{size}window unknown", "quiet")]
+        segments = [StatusSegment("ctx ?", "unknown"), StatusSegment(f"{size}window unknown", "quiet")]
     else:
         assert figures.request_tokens is not None
         assert figures.capacity is not None
-        known = [
+        segments = [
             StatusSegment(f"ctx {percent}%", classify_fill(percent)),
             StatusSegment(
                 f"{format_token_count(figures.request_tokens)} / {format_token_count(figures.capacity)}"
@@ -54,12 +54,12 @@ def list_status_segments(figures: StatusFigures, longest: int = 40) -> list[Stat
             ),
         ]
     name = clean_line(figures.model) or "no model yet"
-    known.append(StatusSegment(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
+    segments.append(StatusSegment(name if len(name) <= longest else f"{name[: longest - 1]}…", "model"))
     if figures.is_summarizing:
-        known.append(StatusSegment("summarizing…", "busy"))
-    known.append(StatusSegment(_format_cost(figures), "quiet"))
-    known.append(StatusSegment(f"{figures.compaction_count} compacted", "quiet"))
-    return known
+        segments.append(StatusSegment("summarizing…", "busy"))
+    segments.append(StatusSegment(_format_cost(figures), "quiet"))
+    segments.append(StatusSegment(f"{figures.compaction_count} compacted", "quiet"))
+    return segments
 
 
 def _format_cost(figures: StatusFigures) -> str:
@@ -77,14 +77,14 @@ def format_dollars(dollars: float) -> str:
 
 def fit_status_segments(figures: StatusFigures, width: int) -> list[StatusSegment]:
     """Return the segments that fit the width."""
-    shown: list[StatusSegment] = []
+    segments: list[StatusSegment] = []
     used = 0
     for piece in list_status_segments(figures, max(12, width // 4)):
-        width_needed = cell_len(piece.text) + (3 if shown else 0)
-        if used + width_needed <= width or not shown:
-            shown.append(piece)
+        width_needed = cell_len(piece.text) + (3 if segments else 0)
+        if used + width_needed <= width or not segments:
+            segments.append(piece)
             used += width_needed
-    return shown
+    return segments
 
 
 class StatusBar(Widget):

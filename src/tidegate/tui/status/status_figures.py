@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 from tidegate.agent.runtime import OpenAgent
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event, NoteAdded
-from tidegate.session.reports.costs import CostReport
+from tidegate.session.costs import CostReport
 
 _POLL_SECONDS: Final = 0.2
 """Seconds between two checks while a background summary is being written: it sends no event."""

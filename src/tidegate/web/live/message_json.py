@@ -7,6 +7,7 @@ import msgspec
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
 from tidegate.session.denials import Denial, parse_denial
+from tidegate.session.message_text import describe_compaction
 from tidegate.web.text_pool import TextPool
 
 JsonPart = dict[str, object]
@@ -25,7 +26,12 @@ def describe_event(event: Event, previous: Event | None = None) -> JsonPart | No
 
 
 def describe_message(message: Message, denial: Denial | None = None) -> JsonPart:
-    content = [_describe_part(part, denial) for part in message.parts]
+    content = [
+        {"type": "text", "text": describe_compaction(message.id, part)}
+        if isinstance(part, Thinking) and part.compacts
+        else _describe_part(part, denial)
+        for part in message.parts
+    ]
     return {"id": message.id, "role": message.role, "content": content}
 
 

@@ -213,9 +213,9 @@ class SessionLooks:
         labels: dict[int, str] = {}
         for ref in refs:
             what = events[ref].payload if ref in events else None
-            said = what.message if isinstance(what, MessageAdded) else index.own_message(ref)
-            if said is not None:
-                labels[ref] = self._describe(said)
+            message = what.message if isinstance(what, MessageAdded) else index.own_message(ref)
+            if message is not None:
+                labels[ref] = self._describe(message)
         return labels
 
     def _describe(self, said: Message) -> str:
@@ -226,16 +226,16 @@ class SessionLooks:
 
     def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
         index, log = self._index(scope, name), self._data.open_log(name)
-        found: list[JsonPart] = []
+        parts: list[JsonPart] = []
         events = _read_events(log, [seq for ref in refs[:MAX_MESSAGES] if ref > 0 for seq in (max(1, ref - 1), ref)])
         for ref in refs[:MAX_MESSAGES]:
             if ref > 0:
-                said = describe_event(events[ref], events.get(ref - 1)) if ref in events else None
+                description = describe_event(events[ref], events.get(ref - 1)) if ref in events else None
             else:
                 own = index.own_message(ref)
-                said = describe_message(own) if own is not None else None
-            found.append(said or {"role": "message", "content": "[this message is not in the log any more]"})
-        return encode_messages(found, self._data.mask, _MAX_CHARS)
+                description = describe_message(own) if own is not None else None
+            parts.append(description or {"role": "message", "content": "[this message is not in the log any more]"})
+        return encode_messages(parts, self._data.mask, _MAX_CHARS)
 
     def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:
         found = recall_text(
@@ -259,11 +259,11 @@ class SessionLooks:
 
 def _read_events(log: LogReader, seqs: Sequence[int]) -> dict[int, Event]:
     """The events with these numbers. Neighbors are read together."""
-    found: dict[int, Event] = {}
+    events: dict[int, Event] = {}
     for first, last in _join_neighbors(sorted(set(seqs))):
         for event in islice(log.read(first), last - first + 1):
-            found[event.seq] = event
-    return found
+            events[event.seq] = event
+    return events
 
 
 def _join_neighbors(seqs: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -16,8 +16,8 @@ from tidegate.core.messages import TOOL_RESULT, Message, calls_of, result_of
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
+from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
-from tidegate.session.reports.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import ModelNote, parse_model_note
 from tidegate.web.request_history import request_usage
 from tidegate.wire.usage import Usage
@@ -168,10 +168,10 @@ class FiguresReader:
 
     def _measure_whole(self, used: UsageReported, usage: Usage) -> tuple[int, bool]:
         """Provider's tokens of the request with the whole history, and whether the view was shorter than that."""
-        counted = self._history.count_request(used.log_head)
-        if not used.counted_tokens or counted <= used.counted_tokens:
+        request = self._history.count_request(used.log_head)
+        if not used.counted_tokens or request <= used.counted_tokens:
             return usage.input_tokens, False
-        return round(counted * usage.input_tokens / used.counted_tokens), True
+        return round(request * usage.input_tokens / used.counted_tokens), True
 
     def _usage_without(self, time: float, usage: Usage, whole: int) -> Usage:
         """The usage of a request with the whole history. Its beginning is in the cache if this session uses one."""
@@ -186,11 +186,11 @@ class FiguresReader:
         if model not in self._models:
             self._models[model] = find_model(model, self._prices)
         info, now = self._models[model], self.figures
-        paid = compute_model_cost(usage, info)
-        more = paid if without is usage else compute_model_cost(without, info)
-        tokens = 0 if paid else usage.input_tokens + usage.output_tokens
+        cost = compute_model_cost(usage, info)
+        more = cost if without is usage else compute_model_cost(without, info)
+        tokens = 0 if cost else usage.input_tokens + usage.output_tokens
         return {
-            "dollars": now.dollars + (paid.total if paid else 0.0),
+            "dollars": now.dollars + (cost.total if cost else 0.0),
             "dollars_without": now.dollars_without + (more.total if more else 0.0),
             "unpriced_tokens": now.unpriced_tokens + tokens,
         }

@@ -212,10 +212,10 @@ class SessionIndex:
         elif noted.topic == "forgotten":
             self.forgotten_at = event.seq
         if noted.topic in LISTED_TOPICS:
-            said = describe_listed_note(noted, note, is_brief=True)
+            listed_note = describe_listed_note(noted, note, is_brief=True)
             if noted.topic == STATE_NOTE:
                 self.note_before[event.seq] = note_seq
-            self._add_change(event, ViewEdited(noted.topic, "", "", said, before, self._view.tokens, ()))
+            self._add_change(event, ViewEdited(noted.topic, "", "", listed_note, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:
@@ -288,7 +288,7 @@ class SessionIndex:
         )
 
     def _add_change(self, event: Event, edit: ViewEdited) -> None:
-        found = EditIndex(edit.edits)
+        edit_index = EditIndex(edit.edits)
         fixed, scale = self._view.fixed_tokens + REQUEST_OVERHEAD, self._view.scale_by_model.get(self._model.model, 1.0)
         self.changes.append(
             Change(
@@ -300,9 +300,9 @@ class SessionIndex:
                 edit.why,
                 edit.tokens_before,
                 edit.tokens_after,
-                len(found.dropped),
-                len(found.replaced),
-                len(found.inserts),
+                len(edit_index.dropped),
+                len(edit_index.replaced),
+                len(edit_index.inserts),
                 round((edit.tokens_before + fixed) * scale),
                 round((edit.tokens_after + fixed) * scale),
             )
@@ -363,20 +363,20 @@ class SessionIndex:
                 now[key], last = ref, key
             else:
                 come.setdefault(last, []).append(ref)
-        found: list[Stretch] = []
-        _add_stretch(found, "come", come.get("", ()))
+        stretches: list[Stretch] = []
+        _add_stretch(stretches, "come", come.get("", ()))
         for ref, key in zip(before, keys, strict=True):
-            shown = now.get(key)
-            if shown is None:
-                _add_stretch(found, "gone", (ref,))
+            current = now.get(key)
+            if current is None:
+                _add_stretch(stretches, "gone", (ref,))
                 continue
-            if shown == ref:
-                _add_stretch(found, "kept", (ref,))
+            if current == ref:
+                _add_stretch(stretches, "kept", (ref,))
             else:
-                _add_stretch(found, "changed", (), ((ref, shown),))
+                _add_stretch(stretches, "changed", (), ((ref, current),))
             if key in come:
-                _add_stretch(found, "come", come[key])
-        return found
+                _add_stretch(stretches, "come", come[key])
+        return stretches
 
 
 def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:

@@ -7,7 +7,7 @@ from tidegate.wire.anthropic.encode import encode_body, encode_frames
 from tidegate.wire.anthropic.merge import AnthropicMerger
 from tidegate.wire.anthropic.message_form import ANTHROPIC_CALLS, ANTHROPIC_FORM
 from tidegate.wire.anthropic.models import accepts_system_messages, binds_prefix, demands_loop_start
-from tidegate.wire.anthropic.parse import parse_body, parse_message, recognize
+from tidegate.wire.anthropic.parse import PART_TYPES, parse_body, parse_message, recognize_body
 from tidegate.wire.anthropic.render import (
     CAPABILITIES,
     add_cache_marker,
@@ -22,7 +22,7 @@ from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
 from tidegate.wire.anthropic.usage import ANTHROPIC_USAGE
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.cache_lifetime import read_marked_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths, Vendor
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
 
@@ -58,7 +58,8 @@ DIALECT = Dialect(
         count_endings=("/messages/count_tokens", "/models/count-tokens:rawPredict"),
         sdk="anthropic",
     ),
-    recognize=recognize,
+    marks=MessageMarks(part_types=PART_TYPES, has_text_lists=True),
+    recognize_body=recognize_body,
     create_validator=AnthropicValidator,
     binds_prefix=binds_prefix,
     keeps_loop_start=demands_loop_start,

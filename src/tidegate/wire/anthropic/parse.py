@@ -1,8 +1,9 @@
 """Parser for Anthropic Messages requests and messages."""
 
+from collections.abc import Mapping
+
 from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
 from tidegate.wire.parsing import (
-    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -11,6 +12,7 @@ from tidegate.wire.parsing import (
     encode_json_text,
     image_from_base64,
     join_text_parts,
+    list_part_types,
     raise_bad_input,
     read_call_arguments,
     read_optional_text,
@@ -25,16 +27,13 @@ from tidegate.wire.rendering.blocks import JsonObject
 
 FAMILY = "anthropic"
 
-_PART_TYPES = frozenset({"image", "tool_use", "tool_result", "thinking", "redacted_thinking"})
+PART_TYPES = frozenset({"image", "tool_use", "tool_result", "thinking", "redacted_thinking"})
 
 
-def recognize(clues: MessageClues) -> int:
-    """Some types of blocks are Anthropic's alone. A list of texts is its form, too, in an assistant message."""
-    kinds = clues.part_types
-    if kinds & _PART_TYPES:
-        return 6
-    is_answer = clues.message.get("role") == "assistant" and kinds <= {"text"}
-    return 3 if kinds and (clues.has_type or is_answer) else 0
+def recognize_body(body: Mapping[str, object]) -> int:
+    types = list_part_types(body.get("messages"))
+    is_known = types is not None and ("system" in body or "anthropic_version" in body or bool(types & PART_TYPES))
+    return 4 if is_known else 0
 
 
 def parse_message(obj: object) -> list[Message]:
@@ -91,7 +90,19 @@ def read_assistant_part(block: JsonObject, what: str) -> Part:
         return Call(call_id, require_field(block, "name", "A tool_use"), read_call_arguments(block.get("input")))
     if not isinstance(kind, str) or kind == "tool_result":
         raise unknown_part_error(kind, what)
+    if kind == "compaction":
+        return _read_compaction(block)
     return Thinking(block=encode_json_text(block))
+
+
+def _read_compaction(block: JsonObject) -> Thinking:
+    """A summary that stands for everything before it; one without content does nothing.
+
+    https://platform.claude.com/docs/en/build-with-claude/compaction-threshold
+    """
+    content = block.get("content")
+    text = content if isinstance(content, str) else ""
+    return Thinking(text, encode_json_text(block), compacts=bool(text))
 
 
 def parse_body(body: object) -> ParsedRequest:

@@ -67,7 +67,9 @@ class AnthropicValidator(MessageListValidator):
             text = "The Messages API accepts a top-level `system` parameter"
             self._add("AN1", f"messages: Unexpected role {describe_value(role)}. {text}", f"{where}.role")
             return
-        self._take_turn(role, where)
+        content = message.get("content")
+        begins = content[0] if isinstance(content, list) and content else None
+        self._take_turn(role, where, compacts=isinstance(begins, Mapping) and begins.get("type") == "compaction")
         content = message.get("content")
         if isinstance(content, str):
             self._string(content, role, at)
@@ -96,9 +98,10 @@ class AnthropicValidator(MessageListValidator):
             self._marks += 1
             self._found.extend(known.check_cache_marker(block, where))
 
-    def _take_turn(self, role: str, where: str) -> None:
+    def _take_turn(self, role: str, where: str, *, compacts: bool = False) -> None:
+        """With `compacts`, an answer may come first: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand"""
         before, self._role = self._role, role
-        if not before and role != "user":
+        if not before and role != "user" and not compacts:
             self._tell("first", where)
         if before == role:
             if self._profile.alternate:

@@ -1,6 +1,6 @@
 """The Gemini generateContent dialect."""
 
-from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths, Vendor
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.gemini.client_request import read_gemini, to_gemini_client_messages
 from tidegate.wire.gemini.encode import encode_body, encode_frames
 from tidegate.wire.gemini.merge import GeminiMerger
@@ -50,7 +50,8 @@ DIALECT = Dialect(
     to_client_messages=to_gemini_client_messages,
     usage=GEMINI_USAGE,
     paths=RequestPaths((":generateContent", ":streamGenerateContent"), has_model=True),
-    recognize=lambda clues: 6 * ("parts" in clues.message),
+    marks=MessageMarks(keys=frozenset({"parts"})),
+    recognize_body=lambda body: 2 * isinstance(body.get("contents"), list),
     create_validator=GeminiValidator,
     profile_for_model=_choose_profile,
 )

@@ -4,12 +4,12 @@ from collections.abc import Callable
 
 from tidegate.core.messages import Tool
 from tidegate.wire.cache_lifetime import read_requested_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths, Vendor, use_strict_profile
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor, use_strict_profile
 from tidegate.wire.openai_chat.client_request import read_openai_chat
 from tidegate.wire.openai_chat.encode import encode_body, encode_frames
 from tidegate.wire.openai_chat.merge import ChatMerger
 from tidegate.wire.openai_chat.message_form import CHAT_CALLS, ChatForm
-from tidegate.wire.openai_chat.parse import parse_body, parse_message, recognize
+from tidegate.wire.openai_chat.parse import parse_body, parse_message, recognize_body
 from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_head, render_leading_messages
 from tidegate.wire.openai_chat.stream import ChatAssembler, frames_from_body
 from tidegate.wire.openai_chat.usage import CHAT_USAGE
@@ -52,7 +52,8 @@ def create_chat_dialect(
         output=OutputLimit((("max_completion_tokens",), ("max_tokens",))),
         usage=CHAT_USAGE,
         paths=RequestPaths(("/chat/completions",), sdk="openai"),
-        recognize=recognize,
+        marks=MessageMarks(usual_keys=frozenset({"tool_calls"}), roles=("tool", "developer")),
+        recognize_body=recognize_body,
         create_validator=ChatValidator,
         profile_for_model=profile,
         read_cache_lifetime=read_requested_lifetime,

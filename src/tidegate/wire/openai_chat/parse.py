@@ -1,8 +1,9 @@
 """Parser for OpenAI Chat Completions requests and messages, as all dialects of the family write them."""
 
+from collections.abc import Mapping
+
 from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
-    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -10,6 +11,7 @@ from tidegate.wire.parsing import (
     build_tool_message,
     encode_json_text,
     image_from_url,
+    list_part_types,
     raise_bad_input,
     read_call_arguments,
     read_optional_text,
@@ -34,10 +36,8 @@ _ROLES: dict[object, Role] = {
 }
 
 
-def recognize(clues: MessageClues) -> int:
-    """Chat has fields and roles of its own; what no other dialect claims is read as chat."""
-    message = clues.message
-    return 4 if "tool_calls" in message or message.get("role") in ("tool", "developer") else 1
+def recognize_body(body: Mapping[str, object]) -> int:
+    return 0 if list_part_types(body.get("messages")) is None else 3
 
 
 def parse_message(obj: object) -> list[Message]:

@@ -1,12 +1,12 @@
 """The OpenAI Responses dialect."""
 
 from tidegate.wire.cache_lifetime import read_requested_lifetime
-from tidegate.wire.dialect import Dialect, Endpoint, RequestPaths, StoredAnswers
+from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, StoredAnswers
 from tidegate.wire.openai_responses.client_request import read_openai_responses
 from tidegate.wire.openai_responses.encode import encode_body, encode_frames
 from tidegate.wire.openai_responses.merge import ResponsesMerger
 from tidegate.wire.openai_responses.message_form import RESPONSES_CALLS, ResponsesForm
-from tidegate.wire.openai_responses.parse import parse_body, parse_message, recognize
+from tidegate.wire.openai_responses.parse import parse_body, parse_message, recognize_body
 from tidegate.wire.openai_responses.render import CAPABILITIES, render_block, render_head, render_leading_messages
 from tidegate.wire.openai_responses.stored_state import (
     has_previous_id,
@@ -41,7 +41,8 @@ DIALECT = Dialect(
     output=OutputLimit((("max_output_tokens",),)),
     usage=INPUT_USAGE,
     paths=RequestPaths(("/responses",), sdk="openai"),
-    recognize=recognize,
+    marks=MessageMarks(part_types=frozenset({"input_text", "output_text", "input_image", "input_file"}), has_type=True),
+    recognize_body=recognize_body,
     create_validator=ResponsesValidator,
     takes_instructions=lambda model: True,
     read_cache_lifetime=read_requested_lifetime,

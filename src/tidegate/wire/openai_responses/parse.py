@@ -1,8 +1,9 @@
 """Parser for OpenAI Responses requests and items."""
 
+from collections.abc import Mapping
+
 from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
-    MessageClues,
     ParsedRequest,
     abbreviate_value,
     build_parsed_request,
@@ -27,13 +28,15 @@ from tidegate.wire.rendering.blocks import JsonObject
 FAMILY = "openai_responses"
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+COMPACTION_TYPES = ("compaction", "compaction_summary")
 _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
-_PART_TYPES = frozenset({"input_text", "output_text", "input_image", "input_file"})
 
-
-def recognize(clues: MessageClues) -> int:
-    return 5 if clues.part_types & _PART_TYPES else 2 if clues.has_type else 0
+def recognize_body(body: Mapping[str, object]) -> int:
+    given = body.get("input")
+    items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
+    has_input = isinstance(given, str | list) and all("role" in each or "type" in each for each in items)
+    return 1 if has_input and "model" in body else 0
 
 
 def parse_message(obj: object) -> list[Message]:
@@ -58,7 +61,10 @@ def parse_message(obj: object) -> list[Message]:
     elif not isinstance(kind, str):
         raise_bad_input("An item has neither a type nor a role.", "Pass a message or an item of a response's output.")
     else:
-        part = Thinking(block=encode_json_text(item))
+        # "The latest compaction item carries the necessary context", and items before it may be dropped:
+        # https://developers.openai.com/api/docs/guides/compaction
+        compacts = kind in COMPACTION_TYPES and bool(item.get("encrypted_content"))
+        part = Thinking(block=encode_json_text(item), compacts=compacts)
     return [Message("assistant", (part,), origin=FAMILY)]
 
 

@@ -18,8 +18,6 @@ from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.spans import find_elements, find_members, remove_member, replace_value
 
 PREVIOUS_ID = "previous_response_id"
-_KEPT_TYPES = ("compaction", "compaction_summary")
-"""Items of an answer that stand for what was before them, beside its texts and calls."""
 
 
 def stores_answer(body: Mapping[str, object]) -> bool:
@@ -116,8 +114,8 @@ class _StoredWriter:
                 shown: JsonObject = {"type": "message", "role": "assistant", "content": content}
                 if part.text.strip():
                     yield {**shown, "phase": phase} if phase else shown
-            elif isinstance(part, Thinking) and (item := decode_object(part.block)).get("type") in _KEPT_TYPES:
-                yield _without_id(item)
+            elif isinstance(part, Thinking) and part.compacts:
+                yield _without_id(decode_object(part.block))
 
     def _write_call(self, call: Call) -> JsonObject:
         item = decode_object(call.arguments)

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tidegate.core.messages import Image, Message, Part, Result, Text, result_of, text_of
+from tidegate.core.messages import Image, Message, Part, Result, Text, compacts_history, result_of, text_of
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
@@ -155,7 +155,9 @@ class MessageForm:
 
     def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
         found = self.write_view(items, shown)
-        if found and found[0].role == self.assistant_role and found[0].place != first:
+        begins = shown[0].unit if shown else None
+        is_start = begins is not None and compacts_history(begins.message)
+        if found and found[0].role == self.assistant_role and found[0].place != first and not is_start:
             found.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
         return self._join_adjacent(found)
 

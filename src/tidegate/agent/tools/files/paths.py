@@ -51,15 +51,15 @@ def resolve_read_path(context: ToolContext, name: str) -> ConfinedPath:
         place = _resolve_in_workspace(context, name)
         if place is not None and os.path.lexists(place.path):
             return place
-        kept = _resolve_in_session(context, name)
-        if kept is not None and os.path.lexists(kept.path):
-            return kept
+        path = _resolve_in_session(context, name)
+        if path is not None and os.path.lexists(path.path):
+            return path
         if place is not None:
             return place
     else:
-        kept = _resolve_in_session(context, name.removeprefix(SESSION_PATH_PREFIX))
-        if kept is not None:
-            return kept
+        path = _resolve_in_session(context, name.removeprefix(SESSION_PATH_PREFIX))
+        if path is not None:
+            return path
     raise ToolFailed(
         f"{name[:200]!r} is outside the workspace. Give a path inside it, relative to it; '.' is the whole."
     )

@@ -42,7 +42,7 @@ class FolderEntry(NamedTuple):
 
 
 def parse_gitignore(text: str, base: str) -> list[IgnoreRule]:
-    found: list[IgnoreRule] = []
+    rules: list[IgnoreRule] = []
     for line in text.splitlines()[:1000]:
         line = line.rstrip()
         keeps, line = line.startswith("!"), line.removeprefix("!")
@@ -54,8 +54,8 @@ def parse_gitignore(text: str, base: str) -> list[IgnoreRule]:
             pattern = re.compile(re.escape(base) + start + _translate_glob(body.lstrip("/")), re.DOTALL)
         except re.error:
             continue
-        found.append(IgnoreRule(pattern, keeps, folders))
-    return found
+        rules.append(IgnoreRule(pattern, keeps, folders))
+    return rules
 
 
 def _translate_glob(glob: str) -> str:
@@ -96,13 +96,13 @@ def open_subfolder(root: int, parts: list[str]) -> int:
 def list_entries(folder: int, base: str, rules: list[IgnoreRule]) -> list[FolderEntry]:
     """List the entries of a folder that are not ignored, folders first. Its .gitignore is added to the rules."""
     rules += parse_gitignore(read_text_file(folder, ".gitignore", 1 << 18), base)
-    found: list[FolderEntry] = []
+    entries: list[FolderEntry] = []
     with os.scandir(folder) as scanned:
         for each in scanned:
             kind = "link" if each.is_symlink() else "folder" if each.is_dir(follow_symlinks=False) else "file"
             if not is_ignored(base + each.name, kind == "folder", rules):
-                found.append(FolderEntry(each.name, kind))
-    return sorted(found, key=lambda entry: (entry.kind != "folder", entry.name))
+                entries.append(FolderEntry(each.name, kind))
+    return sorted(entries, key=lambda entry: (entry.kind != "folder", entry.name))
 
 
 def read_text_file(folder: int, name: str, most: int) -> str:
@@ -156,12 +156,12 @@ def print_tree(root: int, parts: list[str], depth: int, most: int) -> None:
                     raise
                 continue
             try:
-                found = list_entries(folder, base, rules)
+                entries = list_entries(folder, base, rules)
             finally:
                 os.close(folder)
-            known[base] = _ListedFolder(found, min(len(found), most, 100 if base else 400))
+            known[base] = _ListedFolder(entries, min(len(entries), most, 100 if base else 400))
             most -= known[base].shown
-            inner = (each.name for each in found[: known[base].shown] if each.kind == "folder")
+            inner = (each.name for each in entries[: known[base].shown] if each.kind == "folder")
             below += [(f"{base}{name}/", rules) for name in inner if name not in _SKIPPED_FOLDERS]
         waiting = below
     _print_subtree(known, "")

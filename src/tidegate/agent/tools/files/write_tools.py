@@ -56,11 +56,11 @@ async def _run_edit(arguments: EditArguments, context: ToolContext) -> ToolResul
 
 def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
     with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
-        seen = read_file_stamp(file)
-        refuse_binary_file(place, opened.read(8192), seen.size)
-        if seen.size > MAX_WRITE_BYTES:
+        stamp = read_file_stamp(file)
+        refuse_binary_file(place, opened.read(8192), stamp.size)
+        if stamp.size > MAX_WRITE_BYTES:
             raise ToolFailed(
-                f"{place.display_name} has {seen.size:,} bytes, more than edit takes. Use a program for it."
+                f"{place.display_name} has {stamp.size:,} bytes, more than edit takes. Use a program for it."
             )
         opened.seek(0)
         # Bytes that are not UTF-8 stay as they are.
@@ -77,7 +77,7 @@ def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
             " changed. Give more of the lines around it, or all=true."
         )
     at = text.count("\n", 0, text.find(old)) + 1
-    write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), expected_stamp=seen)
+    write_confined_file(place, text.replace(old, new).encode("utf-8", "surrogateescape"), expected_stamp=stamp)
     return ToolResult(f"Changed {place.display_name}: {count} place{'s' if count > 1 else ''}, the first at line {at}.")
 
 

@@ -57,9 +57,9 @@ class TerminalOutput:
         self._pieces.append(piece)
         self._held_chars += len(piece)
         while self._held_chars > MAX_TERMINAL_CHARS and len(self._pieces) > 1:
-            gone = self._pieces.popleft()
-            self._held_chars -= len(gone)
-            self.dropped_bytes += len(gone.encode("utf-8", "replace"))
+            oldest = self._pieces.popleft()
+            self._held_chars -= len(oldest)
+            self.dropped_bytes += len(oldest.encode("utf-8", "replace"))
 
     def render(self) -> str:
         whole = "".join(self._pieces) + self._finish_line(self._open_line + self._decode(b"", True))
@@ -81,10 +81,10 @@ def _collapse_line(line: str) -> str:
     line = line.rstrip("\r")
     if not line.isascii() or _CURSOR_CONTROLS.search(line):
         return line
-    done = ""
+    collapse_line = ""
     for piece in line.split("\r"):
-        done = piece + done[len(piece) :]
-    return done
+        collapse_line = piece + collapse_line[len(piece) :]
+    return collapse_line
 
 
 def emulate_terminal(text: str) -> str:

@@ -234,7 +234,7 @@ class WindowFindingsBuilder:
         return estimate_difference(mine, theirs, self._groups.by_session, min_groups=self._min_groups())
 
     def _build_differences(self) -> list[PairedDifference]:
-        found = []
+        differences = []
         for policy in self._policies:
             if policy == self._baseline:
                 continue
@@ -242,7 +242,7 @@ class WindowFindingsBuilder:
                 if measure.paired:
                     difference = self._estimate_difference(policy, self._baseline, measure.key)
                     verdict = judge_difference(difference, measure.better)
-                    found.append(
+                    differences.append(
                         PairedDifference(
                             policy=policy,
                             baseline=self._baseline,
@@ -254,7 +254,7 @@ class WindowFindingsBuilder:
                             verdict=verdict,
                         )
                     )
-        return found
+        return differences
 
     def _build_verdicts(self) -> list[PairVerdict]:
         """For each pair: better if nothing that is judged is worse and something better; a trade if both."""
@@ -274,15 +274,15 @@ class WindowFindingsBuilder:
 
     def _build_curve_points(self) -> list[CurvePointMeans]:
         """The curve's means, in its order; `dearer` counts the sessions that cost more than unmanaged."""
-        found = []
+        points = []
         dominated = self._dominated_points()
         for point in self._curve.points if self._curve else ():
             dearer = sum(
                 value is not None and value > 1 for value in self._values[point.contender_key][COST_KEY].values()
             )
             key = point.contender_key
-            found.append(CurvePointMeans(point.value, key in dominated, dearer, key, *self._build_means(key)))
-        return found
+            points.append(CurvePointMeans(point.value, key in dominated, dearer, key, *self._build_means(key)))
+        return points
 
     def _dominated_points(self) -> set[str]:
         return (

@@ -27,14 +27,14 @@ from tidegate.lab.scoring.measures import JUDGED_KEYS, MEASURES, MEASURES_BY_KEY
 # Tables for a terminal: how a measure is headed, how its values and differences are written.
 
 _COLUMN_HEADINGS: Final = {
-    "near_block": "near blocks",
-    "far_block": "far blocks",
+    "near_block": "recent edits",
+    "far_block": "older edits",
     "reread_avoidable": "re-reads",
     "reread_lines": "re-read lines",
-    "far_lines": "far lines",
-    "refs_in_context": "refs in context",
-    "typed_rules": "typed rules",
-    "deep_rules": "deep rules",
+    "far_lines": "older lines",
+    "refs_in_context": "older names",
+    "typed_rules": "user rules",
+    "deep_rules": "long rules",
     "held": "held",
     "user": "user words",
     "newest": "newest",

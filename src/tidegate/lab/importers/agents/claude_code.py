@@ -51,17 +51,17 @@ def recognizes(head: SourceFile) -> bool:
 
 def read(source: SourceFile) -> Iterator[Recording]:
     lines = [value for _, value in source.read_values() if isinstance(value, dict)]
-    spoken = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
-    subagent = bool(spoken) and all(line.get("isSidechain") is True for line in spoken)
+    message_lines = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
+    subagent = bool(message_lines) and all(line.get("isSidechain") is True for line in message_lines)
     session = _SessionReader(subagent, _find_abandoned_lines(lines))
     for line in lines:
         session.read_line(line)
     first = next((line for line in lines if "sessionId" in line), {})
     name = source.stem if subagent else string_or_empty(first.get("sessionId")) or source.stem
     meta = RecordingOrigin(FORMAT, "Claude Code", session.model, name, session.folder, str(source.path))
-    found = session.conversation.build_recording(source, name, meta)
-    if found:
-        yield found
+    recording = session.conversation.build_recording(source, name, meta)
+    if recording:
+        yield recording
 
 
 class _SessionReader:
@@ -169,14 +169,14 @@ def _find_abandoned_lines(lines: list[JsonRecord]) -> set[str]:
             children.setdefault(parent, []).append(ident)
             if _is_prompt(line):
                 prompts.setdefault(parent, []).append(ident)
-    gone: set[str] = set()
-    queue = [ident for said in prompts.values() for ident in said[:-1]]
+    abandoned_lines: set[str] = set()
+    queue = [ident for line_ids in prompts.values() for ident in line_ids[:-1]]
     while queue:
         ident = queue.pop()
-        if ident not in gone:
-            gone.add(ident)
+        if ident not in abandoned_lines:
+            abandoned_lines.add(ident)
             queue.extend(children.get(ident, []))
-    return gone
+    return abandoned_lines
 
 
 def _is_prompt(line: JsonRecord) -> bool:

@@ -45,9 +45,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
     rollout.mark_typed()
     name = rollout.session or source.stem
     meta = RecordingOrigin(FORMAT, "Codex CLI", rollout.model, name, rollout.folder, str(source.path))
-    found = rollout.conversation.build_recording(source, name, meta)
-    if found:
-        yield found
+    recording = rollout.conversation.build_recording(source, name, meta)
+    if recording:
+        yield recording
 
 
 class _RolloutReader:

@@ -42,9 +42,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
             )
     name = log.session or source.stem
     meta = RecordingOrigin(FORMAT, "Copilot CLI", log.model, name, log.folder, str(source.path))
-    found = log.conversation.build_recording(source, name, meta)
-    if found:
-        yield found
+    recording = log.conversation.build_recording(source, name, meta)
+    if recording:
+        yield recording
 
 
 class _EventReader:

@@ -52,17 +52,17 @@ def read(source: SourceFile) -> Iterator[Recording]:
                 messages = {
                     first_text(each, "id") or str(at): each for at, each in enumerate(list_objects(change["messages"]))
                 }
-    found = _build_recording(source, info, list(messages.values()), taken_back)
-    if found:
-        yield found
+    recording = _build_recording(source, info, list(messages.values()), taken_back)
+    if recording:
+        yield recording
 
 
 def _remove_from(messages: dict[str, JsonRecord], to: str) -> int:
-    gone = 0
+    count = 0
     while to in messages:
         messages.popitem()
-        gone += 1
-    return gone
+        count += 1
+    return count
 
 
 def _build_recording(
@@ -92,13 +92,13 @@ def _add_answer(talk: ConversationBuilder, message: JsonRecord, time: float) -> 
         ": ".join(filter(None, [first_text(each, "subject"), first_text(each, "description")]))
         for each in list_objects(message.get("thoughts"))
     ]
-    made = list_objects(message.get("toolCalls"))
+    objects = list_objects(message.get("toolCalls"))
     calls = [
         RecordedCall(string_or_empty(each.get("id")), string_or_empty(each.get("name")), each.get("args") or {})
-        for each in made
+        for each in objects
     ]
     talk.add_answer(_read_content(message.get("content")), calls, "\n".join(thoughts), time)
-    for call in made:
+    for call in objects:
         result = call.get("result")
         if result:
             talk.add_result(

@@ -27,8 +27,8 @@ def _is_session(value: JsonRecord) -> bool:
     messages = value.get("messages")
     if not isinstance(value.get("info"), dict) or not isinstance(messages, list):
         return False
-    known = all(isinstance(each, dict) and "info" in each and "parts" in each for each in messages[:8])
-    return known and (bool(messages) or string_or_empty(object_or_empty(value["info"]).get("id")).startswith("ses_"))
+    is_known = all(isinstance(each, dict) and "info" in each and "parts" in each for each in messages[:8])
+    return is_known and (bool(messages) or string_or_empty(object_or_empty(value["info"]).get("id")).startswith("ses_"))
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
@@ -39,9 +39,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
                 (object_or_empty(each.get("info")), list_objects(each.get("parts")))
                 for each in list_objects(value["messages"])
             ]
-            found = build_opencode_recording(source, info, messages)
-            if found:
-                yield found
+            recording = build_opencode_recording(source, info, messages)
+            if recording:
+                yield recording
 
 
 def build_opencode_recording(

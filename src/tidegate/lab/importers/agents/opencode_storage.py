@@ -48,9 +48,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
             for part in _list_json_files(root / "part" / _folder_name(about))
         ]
         messages.append((about, parts))
-    found = build_opencode_recording(source, info, messages)
-    if found:
-        yield found
+    recording = build_opencode_recording(source, info, messages)
+    if recording:
+        yield recording
     else:
         raise source.make_error(0, "its messages are not there", "Give the file inside OpenCode's storage folder.")
 
@@ -118,6 +118,6 @@ def _read_sessions(place: RecordingLocation, database: sqlite3.Connection, limit
             for message, data in rows
         ]
         info: JsonRecord = {"id": string_or_empty(ident), "directory": string_or_empty(folder)}
-        found = build_opencode_recording(place, info, messages)
-        if found and not parent:
-            yield found
+        recording = build_opencode_recording(place, info, messages)
+        if recording and not parent:
+            yield recording

@@ -44,9 +44,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
         session.read_line(line)
     name = first_text(header, "id") or source.stem
     meta = RecordingOrigin(FORMAT, "Pi", session.model, name, first_text(header, "cwd"), str(source.path))
-    found = session.conversation.build_recording(source, name, meta)
-    if found:
-        yield found
+    recording = session.conversation.build_recording(source, name, meta)
+    if recording:
+        yield recording
 
 
 def _current_branch(lines: list[JsonRecord]) -> list[JsonRecord]:

@@ -33,8 +33,8 @@ def read(source: SourceFile) -> Iterator[Recording]:
                 meta = RecordingOrigin(
                     FORMAT, "LiveMCPBench", "", name, first_text(value, "category"), str(source.path)
                 )
-                found = build_chat_conversation(source, number, list_objects(value["messages"])).build_recording(
+                recording = build_chat_conversation(source, number, list_objects(value["messages"])).build_recording(
                     source, name, meta
                 )
-                if found:
-                    yield found
+                if recording:
+                    yield recording

@@ -41,9 +41,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
             model = first_text(object_or_empty(config.get("model")), "model_name")
             name = first_text(value, "instance_id") or source.stem.removesuffix(".traj")
             meta = RecordingOrigin(FORMAT, "mini-swe-agent", model, name, "", str(source.path))
-            found = talk.build_recording(source, name, meta)
-            if found:
-                yield found
+            recording = talk.build_recording(source, name, meta)
+            if recording:
+                yield recording
 
 
 def _build_conversation(messages: list[JsonRecord]) -> ConversationBuilder:
@@ -72,13 +72,13 @@ def _build_conversation(messages: list[JsonRecord]) -> ConversationBuilder:
 
 
 def _read_calls(message: JsonRecord, content: str) -> list[RecordedCall]:
-    made = [
+    calls = [
         RecordedCall(first_text(each, "id"), first_text(function, "name"), function.get("arguments"))
         for each in list_objects(message.get("tool_calls"))
         for function in [object_or_empty(each.get("function"))]
     ]
-    if made:
-        return made
+    if calls:
+        return calls
     noted = [
         string_or_empty(each.get("command"))
         for each in list_objects(object_or_empty(message.get("extra")).get("actions"))

@@ -39,19 +39,19 @@ def read(source: SourceFile) -> Iterator[Recording]:
         name = first_text(about, "instance_id") or source.stem
         folder = first_text(object_or_empty(about.get("instance")), "repo")
         meta = RecordingOrigin(FORMAT, "OpenHands", history.model, name, folder, str(source.path))
-        found = history.conversation.build_recording(source, name, meta)
-        if found:
-            yield found
+        recording = history.conversation.build_recording(source, name, meta)
+        if recording:
+            yield recording
 
 
 def _find_events(value: object) -> list[JsonRecord]:
     """Return the history in any of its three forms: under a key, a bare list, or pairs of action and observation."""
-    found = list_or_empty(value.get("history", value.get("trajectory")) if isinstance(value, dict) else value)
+    entries = list_or_empty(value.get("history", value.get("trajectory")) if isinstance(value, dict) else value)
     events: list[JsonRecord] = []
-    for each in found:
+    for each in entries:
         events.extend(list_objects(each) if isinstance(each, list) else list_objects([each]))
-    known = any(("action" in event or "observation" in event) and "source" in event for event in events[:16])
-    return events if known else []
+    is_known = any(("action" in event or "observation" in event) and "source" in event for event in events[:16])
+    return events if is_known else []
 
 
 class _HistoryReader:
@@ -64,14 +64,14 @@ class _HistoryReader:
     def read_event(self, event: JsonRecord) -> None:
         time = parse_recorded_time(event.get("timestamp"))
         action, arguments = event.get("action"), object_or_empty(event.get("args"))
-        told = object_or_empty(event.get("tool_call_metadata"))
+        metadata = object_or_empty(event.get("tool_call_metadata"))
         if action == "system":
             self.conversation.add_message("system", string_or_empty(arguments.get("content")), time)
             self.conversation.tools = list_objects(arguments.get("tools"))
         elif "observation" in event:
-            self._read_observation(event, told, time)
-        elif told:
-            self._read_answer(told, time)
+            self._read_observation(event, metadata, time)
+        elif metadata:
+            self._read_answer(metadata, time)
         elif action == "message":
             self._read_message(event, arguments, time)
         elif action == "finish":

@@ -45,9 +45,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
             elif _is_run(value):
                 name = f"{source.stem}-task{value['task_id']}-trial{value.get('trial', 0)}"
                 meta = RecordingOrigin(FORMAT, "tau-bench", "", name, source.stem, str(source.path))
-                found = _build_conversation(list_objects(value["traj"]), "").build_recording(source, name, meta)
-                if found:
-                    yield found
+                recording = _build_conversation(list_objects(value["traj"]), "").build_recording(source, name, meta)
+                if recording:
+                    yield recording
 
 
 def _read_simulations(source: SourceFile, value: JsonRecord) -> Iterator[Recording]:
@@ -58,11 +58,11 @@ def _read_simulations(source: SourceFile, value: JsonRecord) -> Iterator[Recordi
     for simulation in list_objects(value["simulations"]):
         name = first_text(simulation, "id") or f"{source.stem}-task{simulation.get('task_id')}"
         meta = RecordingOrigin(_TAU2_FORMAT, "tau2-bench", model, name, domain or source.stem, str(source.path))
-        found = _build_conversation(list_objects(simulation.get("messages")), policy).build_recording(
+        recording = _build_conversation(list_objects(simulation.get("messages")), policy).build_recording(
             source, name, meta
         )
-        if found:
-            yield found
+        if recording:
+            yield recording
 
 
 def _build_conversation(messages: list[JsonRecord], policy: str) -> ConversationBuilder:

@@ -69,10 +69,10 @@ def _find_messages(value: object, depth: int = 0) -> list[JsonRecord]:
         if _is_message(value):
             return [value]
         return max((_find_messages(value.get(key), depth + 1) for key in _STATE_KEYS), key=len)
-    found = list_or_empty(value)
-    if found and all(_is_message(each) for each in found):
-        return list_objects(found)
-    return max((_find_messages(each, depth + 1) for each in found), key=len, default=[])
+    entries = list_or_empty(value)
+    if entries and all(_is_message(each) for each in entries):
+        return list_objects(entries)
+    return max((_find_messages(each, depth + 1) for each in entries), key=len, default=[])
 
 
 def recognizes(head: SourceFile) -> bool:
@@ -84,16 +84,16 @@ def read(source: SourceFile) -> Iterator[Recording]:
     counts.
     """
     longest: list[JsonRecord] = []
-    said: list[JsonRecord] = []
+    records: list[JsonRecord] = []
     for _, value in source.read_values():
-        found = _find_messages(value)
-        if isinstance(value, dict) and found == [value]:
-            said.append(value)
-        elif len(found) >= len(longest):
-            longest = found
+        messages = _find_messages(value)
+        if isinstance(value, dict) and messages == [value]:
+            records.append(value)
+        elif len(messages) >= len(longest):
+            longest = messages
     talk = ConversationBuilder()
     model = ""
-    for message in map(_UnwrappedMessage, said if len(said) > len(longest) else longest):
+    for message in map(_UnwrappedMessage, records if len(records) > len(longest) else longest):
         model = model or first_text(object_or_empty(message.fields.get("response_metadata")), "model_name", "model")
         _add_message(talk, message)
     found_one = talk.build_recording(

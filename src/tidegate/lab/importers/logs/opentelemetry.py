@@ -235,8 +235,8 @@ def _add_message(talk: ConversationBuilder, message: JsonRecord) -> None:
     elif role == "tool-call":
         _add_smolagents_calls(talk, content)
     elif role == "tool-response":
-        found = _RESULT_PATTERN.match(content)
-        talk.add_result((found[1] or "") if found else "", found[2] if found else content)
+        match = _RESULT_PATTERN.match(content)
+        talk.add_result((match[1] or "") if match else "", match[2] if match else content)
     elif role in ("assistant", "ai", "model"):
         talk.add_answer(content, [_read_call(each) for each in list_objects(message.get("tool_calls"))])
     elif role in ("tool", "function"):

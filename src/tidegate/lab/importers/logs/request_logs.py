@@ -12,7 +12,6 @@ from typing import NamedTuple
 from tidegate.core.errors import BadInput
 from tidegate.lab.importers.conversation_builder import ConversationBuilder
 from tidegate.lab.importers.json_fields import (
-    collect_part_types,
     encode_recorded_json,
     first_text,
     list_objects,
@@ -24,7 +23,8 @@ from tidegate.lab.importers.json_fields import (
 from tidegate.lab.importers.logs.chat_messages import add_core_message, render_chat_tools
 from tidegate.lab.importers.recording import JsonRecord, Recording, RecordingOrigin
 from tidegate.lab.importers.source_file import SourceFile
-from tidegate.wire.registry import DIALECTS, parse_any_message
+from tidegate.wire.dialect import Dialect
+from tidegate.wire.registry import detect_request_dialect, parse_any_message
 
 FORMAT = "requests"
 _REQUEST_KEYS = ("request", "body", "request_body", "requestBody", "input", "kwargs", "params")
@@ -34,6 +34,7 @@ _TIME_KEYS = ("timestamp", "time", "created_at", "startTime", "start_time", "ts"
 
 class _LoggedRequest(NamedTuple):
     line: int
+    dialect: Dialect
     body: JsonRecord
     response: JsonRecord
     time: float
@@ -65,23 +66,7 @@ def _find_body(value: JsonRecord) -> JsonRecord:
     """Return the body of a request, wherever in this object it is."""
     places = [value, *(object_or_empty(value.get(key)) for key in _REQUEST_KEYS)]
     places.extend(object_or_empty(place.get("body")) for place in places[1:])
-    return next((place for place in places if _guess_dialect(place)), {})
-
-
-def _guess_dialect(body: JsonRecord) -> str:
-    messages = body.get("messages")
-    if isinstance(messages, list) and all(isinstance(each, dict) and "role" in each for each in messages):
-        kinds = {kind for each in list_objects(messages) for kind in collect_part_types(each.get("content"))}
-        blocks = kinds & {"tool_use", "tool_result", "thinking", "image"}
-        return "anthropic" if "system" in body or blocks or "anthropic_version" in body else "openai_chat"
-    if isinstance(body.get("contents"), list):
-        return "gemini"
-    responses = isinstance(body.get("input"), str | list) and "model" in body
-    return "openai_responses" if responses and _are_items(body.get("input")) else ""
-
-
-def _are_items(value: object) -> bool:
-    return isinstance(value, str) or all("role" in each or "type" in each for each in list_objects(value))
+    return next((place for place in places if detect_request_dialect(place)), {})
 
 
 def read(source: SourceFile) -> Iterator[Recording]:
@@ -90,9 +75,11 @@ def read(source: SourceFile) -> Iterator[Recording]:
     for number, value in source.read_values():
         for each in _list_entries(value):
             body = _find_body(each)
-            if body:
+            dialect = detect_request_dialect(body)
+            if dialect is not None:
                 logged = _LoggedRequest(
                     number,
+                    dialect,
                     body,
                     _find_response(each),
                     parse_recorded_time(next(filter(None, map(each.get, _TIME_KEYS)), 0)),
@@ -103,9 +90,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
         model = first_text(chain.last_request.body, "model")
         talk = _build_conversation(source, chain.last_request)
         _set_times(talk, chain.request_times)
-        found = talk.build_recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
-        if found:
-            yield found
+        recording = talk.build_recording(source, name, RecordingOrigin(FORMAT, "", model, name, "", str(source.path)))
+        if recording:
+            yield recording
 
 
 def _find_response(value: JsonRecord) -> JsonRecord:
@@ -116,9 +103,8 @@ def _find_response(value: JsonRecord) -> JsonRecord:
 
 def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _LoggedRequest) -> None:
     """Add a request to the session whose last request it continues, found by a hash of its messages, or start one."""
-    key = DIALECTS[_guess_dialect(logged.body)].messages_key
-    told = logged.body.get(key)
-    messages: Sequence[object] = told if isinstance(told, list) else [told]
+    sent_messages = logged.body.get(logged.dialect.messages_key)
+    messages: Sequence[object] = sent_messages if isinstance(sent_messages, list) else [sent_messages]
     total = sha256(encode_recorded_json(logged.body.get("system")).encode())
     at = -1
     sums = []
@@ -158,16 +144,15 @@ def _set_times(talk: ConversationBuilder, asked: tuple[_RequestTime, ...]) -> No
 
 def _build_conversation(source: SourceFile, logged: _LoggedRequest) -> ConversationBuilder:
     talk = ConversationBuilder()
-    dialect = DIALECTS[_guess_dialect(logged.body)]
     try:
-        parsed = dialect.parse_body(logged.body)
+        body = logged.dialect.parse_body(logged.body)
         answer = [message for value in _find_answers(logged.response) for message in parse_any_message(value)]
     except BadInput as fault:
         raise source.make_error(logged.line, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    talk.add_message("system", parsed.system)
-    for message in [*parsed.messages, *answer]:
+    talk.add_message("system", body.system)
+    for message in [*body.messages, *answer]:
         add_core_message(talk, message)
-    talk.tools = render_chat_tools(parsed.tools)
+    talk.tools = render_chat_tools(body.tools)
     return talk
 
 

@@ -47,9 +47,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
                     events.append(item)
     except BadInput as fault:
         raise source.make_error(0, str(fault.args[0]).rstrip("."), fault.remedy) from None
-    found = _build_recording(source, name, lambda: events)
-    if found:
-        yield found
+    recording = _build_recording(source, name, lambda: events)
+    if recording:
+        yield recording
 
 
 def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
@@ -58,12 +58,12 @@ def read_data_folder(folder: Path) -> Iterator[Recording | BadInput]:
     try:
         for info in data.store.sessions():
             try:
-                found = _build_recording(RecordingLocation(folder), info.name, data.open_log(info.name).read)
+                recording = _build_recording(RecordingLocation(folder), info.name, data.open_log(info.name).read)
             except TidegateError as fault:
                 yield BadInput(f"{folder}, session {info.name!r}: {fault.args[0]}", fault.remedy)
             else:
-                if found:
-                    yield found
+                if recording:
+                    yield recording
     except sqlite3.Error as error:
         raise BadInput(f"{folder}: cannot be read ({error}).", "Run `tidegate doctor` on it.") from None
     finally:

@@ -29,7 +29,7 @@ from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusabl
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.reports.costs import SideCost, make_spent_note
+from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
@@ -181,12 +181,12 @@ class NoteWriter:
 
     async def _put(self, question: NoteQuestion) -> ModelAnswer:
         """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
-        asked = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
+        model_question = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
         async with asyncio.timeout(self._timeout):
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
-                said = self._ask(asked)
+                said = self._ask(model_question)
             else:
-                said = await _call_in_daemon(lambda: self._ask(asked))
+                said = await _call_in_daemon(lambda: self._ask(model_question))
             answer = (await said if isawaitable(said) else said) or ""
             return ModelAnswer(answer) if isinstance(answer, str) else answer
 
@@ -288,10 +288,10 @@ def read_answer(reply: Reply, wire: str) -> str:
     if reply.stop in _STOPPED:
         raise NoteRefused(_STOPPED[reply.stop])
     try:
-        said = parse_reply(wire, reply)
+        answer = parse_reply(wire, reply)
     except TidegateError:
         raise NoteRefused("it could not be read") from None
-    text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
+    text = "\n".join(part.text for message in answer for part in message.parts if isinstance(part, Text))
     if not text.strip():
-        raise NoteRefused("it was a tool call" if any(calls_of(message) for message in said) else "it was empty")
+        raise NoteRefused("it was a tool call" if any(calls_of(message) for message in answer) else "it was empty")
     return text

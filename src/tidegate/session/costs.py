@@ -110,15 +110,15 @@ class CostReport:
         if noted.topic in ("undo", "redo"):
             if noted.edit in self._compaction_seqs:
                 self._count_compaction(-1 if noted.topic == "undo" else 1)
-        elif noted.topic == SPENT_TOPIC and (paid := parse_side_cost(noted)) is not None:
-            self._add(paid.model, paid.usage, paid.purpose)
+        elif noted.topic == SPENT_TOPIC and (cost := parse_side_cost(noted)) is not None:
+            self._add(cost.model, cost.usage, cost.purpose)
 
     def _count_compaction(self, step: int) -> None:
         self.total = msgspec.structs.replace(self.total, compactions=self.total.compactions + step)
 
     def _add(self, model: str, usage: Usage, purpose: str) -> None:
         called = purpose == "turn"
-        paid = compute_model_cost(usage, model, self._prices)
+        cost = compute_model_cost(usage, model, self._prices)
         tokens = usage.input_tokens + usage.output_tokens
         one = CostTotal(
             calls=int(called),
@@ -126,8 +126,8 @@ class CostReport:
             cached_tokens=usage.cache_read if called else 0,
             output_tokens=usage.output_tokens if called else 0,
             side_tokens=0 if called else tokens,
-            dollars=paid.total if paid else 0.0,
-            unpriced_tokens=0 if paid else tokens,
+            dollars=cost.total if cost else 0.0,
+            unpriced_tokens=0 if cost else tokens,
         )
         self.total = _add_totals(self.total, one)
         self.by_model[model] = _add_totals(self.by_model.get(model, CostTotal()), one)
