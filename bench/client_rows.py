@@ -133,8 +133,6 @@ async def run_client_row(client: str, mode: str, steps: int, window: int, folder
             metrics = running.gateway.metrics
             names = ("guarded_requests", "guarded_own_requests", "unmanaged_requests", "unlogged_requests", "defects")
             found = {name: metrics.read(name) for name in names if metrics.read(name)}
-            # Some clients ask for a title without tools, which is not a part of their conversation.
-            found["unmanaged_requests"] = max(0, found.get("unmanaged_requests", 0) - _count_sides(provider))
             faults = provider.list_new_faults(set(running.gateway.bodies))
             logs = [running.data.open_log(info.name).read() for info in running.data.store.sessions()]
             sessions = sum(not _ends_with(log, scripted.SIDE_ANSWER) for log in logs)
@@ -181,10 +179,6 @@ def _ends_with(log: Any, answer: str) -> bool:
     messages = [getattr(event.payload, "message", None) for event in log]
     answers = [message for message in messages if message is not None and message.role == "assistant"]
     return bool(answers) and answer in str(answers[-1].parts)
-
-
-def _count_sides(provider: Any) -> int:
-    return sum(seen.is_side for seen in provider.seen)
 
 
 def _asks_for_thinking(raw: bytes) -> bool:

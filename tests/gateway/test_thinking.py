@@ -368,7 +368,8 @@ def test_a_request_without_tools_has_no_thinking_of_our_view(tmp_path: Path) -> 
                     del side["tools"]
                     await http.post(f"{running.url}/v1/messages", json=side, headers=client.headers)
                     counts.append(count_thinking(fake.seen[-1].body))
-                assert running.gateway.metrics.read("unmanaged_requests") == 2
+                assert running.gateway.metrics.read("side_requests") == 2
+                assert running.gateway.metrics.read("unmanaged_requests") == 0
         assert counts == [1, 0], "before the first edit it is the client's own"
 
     asyncio.run(run())

@@ -58,7 +58,7 @@ examples:
 _SHUTDOWN_TIMEOUT: Final = 2.0
 _EXCEPTIONS: Final = (
     ("unlogged_requests", "not logged", "request", "see `tidegate doctor`"),
-    ("unmanaged_requests", "sent whole", "request", "not managed, because no view of them fits or the store failed"),
+    ("unmanaged_requests", "sent whole", "request", "not managed, because no view of them fits"),
     ("guarded_requests", "shortened", "request", "by the emergency guard"),
     ("requests_with_thinking_left_out", "thinking", "request", "left out thinking that an edit had made invalid"),
     ("refused_thinking", "refused", "request", "for the thinking in it, and sent again without"),

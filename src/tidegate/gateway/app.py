@@ -326,7 +326,6 @@ class Gateway:
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
         exchange = await self._prepare(request, client)
         if isinstance(exchange, bytes):
-            self.metrics.count("unmanaged_requests", dialect=client.dialect)
             await self._proxy(request, answer, exchange)
             return
         with exchange.conversation.in_use():
@@ -384,6 +383,7 @@ class Gateway:
                     followed = await self._discard_thinking(conversation.following, client)
         except TooSmall as small:
             self.log_line(f"forwarded unmanaged: {small.args[0]}")
+            self.metrics.count("unmanaged_requests", dialect=client.dialect)
             if conversation is not None:
                 await self._note_unmanaged(conversation, small.args[0])
             return self._clean_own(request, own, conversation, own.text)
@@ -422,6 +422,7 @@ class Gateway:
 
     def _clean_side_request(self, request: IncomingRequest, own: ClientRequest, searched: SearchedRequest) -> bytes:
         """A request without tools that no session logs. Its thinking may still be that of the client's conversation."""
+        self.metrics.count("side_requests", dialect=own.dialect)
         conversation = self._search.find_named(searched)
         return request.body if conversation is None else self._clean_own(request, own, conversation, own.text)
 

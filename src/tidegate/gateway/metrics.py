@@ -9,6 +9,7 @@ _HELP: Final = {
     "tidegate_overflows_total": "Refusals of an upstream for length that were retried inside the gateway.",
     "tidegate_unlogged_requests_total": "Requests that were forwarded although they could not be logged.",
     "tidegate_unmanaged_requests_total": "Requests that were forwarded as the client sent them, because no view fits.",
+    "tidegate_side_requests_total": "Requests of clients for a title or the like, which belong to no session.",
     "tidegate_guarded_requests_total": "Requests that the emergency guard shortened.",
     "tidegate_requests_with_thinking_left_out_total": "Requests after which more signed thinking is left out.",
     "tidegate_refused_thinking_total": "Requests that an upstream refused for their thinking and got again without it.",
