@@ -4,9 +4,9 @@
 
 The app runs on a screen that nobody sees, with real keys, real tools and a model that speaks from a script (see
 pictures_story.py); what stands on its screen is written as SVG. The page is what `tidegate view` writes of the same
-session, looked at in a headless Chromium. The run of `tidegate wrap`, the page of the gateway and the report of the lab
-are made by the commands, too (pictures_gateway.py, pictures_page.py). `--show` prints the screens of the app as text
-and makes nothing.
+session, looked at in a headless Chromium. The tour of `tidegate demo`, the run of `tidegate wrap`, the page of the
+gateway and the report of the lab are made by the commands, too (pictures_gateway.py, pictures_page.py). `--show`
+prints the screens of the app as text and makes nothing.
 """
 
 import argparse
@@ -14,11 +14,14 @@ import asyncio
 import io
 import os
 import re
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, chdir, contextmanager
 from pathlib import Path
+from textwrap import fill
 from typing import NamedTuple
 
 from pictures_gateway import photograph_gateway, run_wrap
@@ -98,11 +101,25 @@ def main() -> int:
         out.mkdir(parents=True, exist_ok=True)
         for screen in screens:
             report(out / f"{screen.name}.svg", screen.svg.encode())
+        report(out / "demo.svg", draw_text(run_demo(), "tidegate demo").encode())
         report(out / "wrap.svg", draw_text(run_wrap(folder), "tidegate wrap claude").encode())
         report(out / "view.png", picture_of_page(folder / "data", SESSION, folder / "view.html"))
         report(out / "gateway.png", photograph_gateway(folder))
         report(out / "lab.png", picture_of_lab(folder))
     return 0
+
+
+def run_demo() -> str:
+    """What the tour shows of its first sweep and of its end; three dots stand for what is between them."""
+    command = [sys.executable, "-m", "tidegate.cli.main", "demo", "--fast"]
+    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = [line for line in printed.splitlines() if not line.startswith("Policy ")]
+    first = next(place for place, line in enumerate(lines) if "what stayed:" in line) + 1
+    last = next(place for place, line in enumerate(lines) if "the agent: All places" in line)
+    end = [line for line in lines[last:] if "note_sweep: " not in line]
+    shown = [*lines[:first], "", "   ...", "", *end]
+    wrapped = (fill(line, PRINTED, subsequent_indent=" " * 10) if line else "" for line in shown)
+    return "$ tidegate demo\n" + "\n".join(wrapped)
 
 
 def report(path: Path, written: bytes) -> None:

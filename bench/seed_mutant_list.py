@@ -570,8 +570,8 @@ MUTANTS = [
     Mutant(
         "a digest without names of tools",
         "core/stages/results.py",
-        'lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")',
-        'lines.append(f"- {item.message.id}: {said}")',
+        'lines.append(f"- {_label(group, item)} ({item.message.id}): {excerpt}")',
+        'lines.append(f"- {item.message.id}: {excerpt}")',
         "AI-08",
     ),
     Mutant(
@@ -843,8 +843,8 @@ MUTANTS = [
     Mutant(
         "the trace does not say that a result is an error",
         "datafolder/trace/lines.py",
-        "said.call, said.error = _clip_name(result.call_id), result.error",
-        "said.call, said.error = _clip_name(result.call_id), None",
+        "trace_line.call, trace_line.error = _clip_name(result.call_id), result.error",
+        "trace_line.call, trace_line.error = _clip_name(result.call_id), None",
         "JUT-07",
     ),
     Mutant(

@@ -351,8 +351,8 @@ def offer_tools(
     """Offer all tools in discovery mode, or else those that fit."""
     if not uses_discovery(config, len(tools)) or not connection.supports_tools:
         return select_tools(tools, connection, counter)
-    shown = Toolbox(tools, discovery=True).definitions()
-    return ToolSelection(list(tools), describe_tools(shown, connection, counter), discovery=True)
+    definitions = Toolbox(tools, discovery=True).definitions()
+    return ToolSelection(list(tools), describe_tools(definitions, connection, counter), discovery=True)
 
 
 def _narrow_window(connection: ProviderConnection, window: int | None) -> ProviderConnection:

@@ -227,9 +227,9 @@ class Agent:
 
     async def _record_reply(self, reply: Reply) -> Message | None:
         """Store the reply and its usage. Return its last message, or None if the reply has no content."""
-        said = parse_reply(self.provider.wire, reply)
+        answer = parse_reply(self.provider.wire, reply)
         self.session.record(reply.usage if is_usage(reply.usage) else {})  # a server may report anything
-        full = [message for message in said if message.parts and (reply.stop == "paused" or _has_content(message))]
+        full = [message for message in answer if message.parts and (reply.stop == "paused" or _has_content(message))]
         await self.session.add_async(*full)
         return full[-1] if full else None
 

@@ -270,9 +270,9 @@ async def open_agent(  # noqa: PLR0913 - keyword arguments
         approval, asking = resolve_approval(config), ask_one_at_a_time(ask) if ask is not None else None
         tools, faults = await builder.load_tools(config, skills)
         if "task" in list_offered_tools(config):
-            shown = offer_tools(config, tools, connection, session.counter).tools
+            offered_tools = offer_tools(config, tools, connection, session.counter).tools
             others = [*list_registered_subagents(config, subagents), *specialists]
-            kinds = await builder.build_subagent_kinds(config, connection, others, shown, skills)
+            kinds = await builder.build_subagent_kinds(config, connection, others, offered_tools, skills)
             tools.append(SubagentTool(kinds, approval=approval, ask=asking, meters=[spending]))
         suited = offer_tools(config, tools, connection, session.counter)
         session.set_tools(suited.definitions)

@@ -233,8 +233,8 @@ class SubagentResult(NamedTuple):
 def _list_work(session: Session) -> list[Message]:
     """The messages of a subagent, without the answer, which the result has anyway."""
     payloads = (event.payload for event in session.log.read())
-    said = [payload.message for payload in payloads if isinstance(payload, MessageAdded)]
-    return said[:-1] if said and said[-1].role == "assistant" else said
+    messages = [payload.message for payload in payloads if isinstance(payload, MessageAdded)]
+    return messages[:-1] if messages and messages[-1].role == "assistant" else messages
 
 
 async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:

@@ -64,10 +64,10 @@ class SummaryWriter(NamedTuple):
         if not notes.is_wanted or not (execution.state_notes or (is_set and not notes.is_offered)):
             return None
         model = self._describe_other_model(session)
-        asked = self.connection if model is not None else self.talker
-        if asked.is_embedded and notes.is_offered:
+        connection = self.connection if model is not None else self.talker
+        if connection.is_embedded and notes.is_offered:
             return None
-        provider = MeteredProvider(asked.provider, meters, purpose=NOTE_PURPOSE)
+        provider = MeteredProvider(connection.provider, meters, purpose=NOTE_PURPOSE)
         timeout = self.model.timeout or NOTE_TIMEOUT_SECONDS
         write_summary = self._write_summaries(session, meters)
         return NoteWriter(

@@ -84,13 +84,13 @@ def run(options: argparse.Namespace) -> int:
 
 def list_completions(commands: Mapping[str, CompletedCommand], words: list[str]) -> list[str]:
     """The words that may stand in the place of the last one. None where a file or any text may stand."""
-    *before, begun = words
+    *before, word_start = words
     command = commands.get(before[0]) if before else None
     if not before:
         found = [name for name in commands if name != "seeds"]
     elif command is None:
         found = []
-    elif begun.startswith("-"):
+    elif word_start.startswith("-"):
         found = command.list_option_names()
     elif before[-1] in ("--policy", "policies"):
         from tidegate.presets import preset_names
@@ -101,7 +101,7 @@ def list_completions(commands: Mapping[str, CompletedCommand], words: list[str])
     else:
         choices = re.search(r"\{([\w,-]+)\}", command.format_usage())
         found = choices[1].split(",") if choices and len(before) == 1 else []
-    return [word for word in found if word.startswith(begun)]
+    return [word for word in found if word.startswith(word_start)]
 
 
 def _list_session_names(words: list[str]) -> list[str]:

@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     files = _find_files(options, mine)
     if options.name and len(files) > 1:
         raise BadInput(f"{len(files)} files cannot all be --as {options.name}.", "Import them one by one.")
-    faults = taken = left_out = 0
+    faults = imported = left_out = 0
     with open_data_folder(options, create=True) as data:
         for path in files:
             try:
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
                         print_error(each.args[0], each.remedy)
                     else:
                         print(clean_line(each))
-                        taken += 1
+                        imported += 1
             except TidegateError as fault:
                 if len(files) == 1:
                     raise
@@ -82,7 +82,7 @@ def run(options: argparse.Namespace) -> int:
                 print_error(fault.args[0], fault.remedy)
             sys.stdout.flush()
     if len(files) > 1:
-        print(f"{format_count(taken, 'session')} from {len(files) - faults} of {len(files)} files")
+        print(f"{format_count(imported, 'session')} from {len(files) - faults} of {len(files)} files")
     return EXIT_FAILED if faults or left_out else EXIT_OK
 
 

@@ -88,13 +88,13 @@ def run(options: argparse.Namespace) -> int:
     with SessionLogs(folder, store=store) as logs:
         first = (options.page - 1) * _PAGE
         if options.json and options.page == 1:
-            shown = logs.store.sessions()
-            total = len(shown)
+            infos = logs.store.sessions()
+            total = len(infos)
         else:
-            shown, total = list_page(logs.store, first, _PAGE)
-        used = {info.name: logs.locks.is_in_use(info.name) for info in shown}
-        titles = {info.name: read_session_title(logs, info.name) for info in shown}
-        clients = {info.name: find_session_use(logs, info.name).clients for info in shown}
+            infos, total = list_page(logs.store, first, _PAGE)
+        used = {info.name: logs.locks.is_in_use(info.name) for info in infos}
+        titles = {info.name: read_session_title(logs, info.name) for info in infos}
+        clients = {info.name: find_session_use(logs, info.name).clients for info in infos}
     if options.json:
         rows = [
             {
@@ -103,24 +103,24 @@ def run(options: argparse.Namespace) -> int:
                 "title": titles[info.name],
                 "clients": clients[info.name],
             }
-            for info in shown
+            for info in infos
         ]
         print_json(msgspec.json.encode(rows))
         return EXIT_OK
-    if not shown:
+    if not infos:
         last = -(-total // _PAGE)
         print(f"There is no page {options.page}; the last one is {last}." if total else "No sessions are stored yet.")
         return EXIT_OK
-    names = [format_visible_name(info.name) for info in shown]
+    names = [format_visible_name(info.name) for info in infos]
     cells = [
         (name, f"{info.head:,}", format_byte_size(info.size), format_time(info.used), format_time(info.created))
-        for info, name in zip(shown, names, strict=True)
+        for info, name in zip(infos, names, strict=True)
     ]
-    marks = [_mark_use(clients[info.name], used[info.name]) for info in shown]
-    _print_table(cells, [titles[info.name] for info in shown], marks)
-    if total > len(shown):
-        more = f" More: tidegate sessions --page {options.page + 1}" if first + len(shown) < total else ""
-        print(f"{first + 1:,} to {first + len(shown):,} of {format_count(total, 'session')}.{more}")
-    if any(format_time(each) == UNKNOWN_TIME or not each for info in shown for each in (info.used, info.created)):
+    marks = [_mark_use(clients[info.name], used[info.name]) for info in infos]
+    _print_table(cells, [titles[info.name] for info in infos], marks)
+    if total > len(infos):
+        more = f" More: tidegate sessions --page {options.page + 1}" if first + len(infos) < total else ""
+        print(f"{first + 1:,} to {first + len(infos):,} of {format_count(total, 'session')}.{more}")
+    if any(format_time(each) == UNKNOWN_TIME or not each for info in infos for each in (info.used, info.created)):
         print_error("Some times are not known.", "`tidegate doctor` looks through the sessions and says what is wrong.")
     return EXIT_OK

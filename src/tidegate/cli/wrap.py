@@ -398,12 +398,12 @@ class _RunWatch:
 
     def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
         kept, left = self._count_messages(name)
-        gone = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
+        omission = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
         requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
         lines = [
             f"tidegate: session {name}, {requests}",
             f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
-            f"  left the view  {gone if left[0] else 'nothing: every message is still in it'}",
+            f"  left the view  {omission if left[0] else 'nothing: every message is still in it'}",
             *_describe_savings(found),
         ]
         if left[0]:

@@ -93,8 +93,10 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
 async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
         now = context.session.policy.name
-        shown = [f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in preset_names()]
-        return CommandAnswer("\n".join(shown))
+        policies = [
+            f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in preset_names()
+        ]
+        return CommandAnswer("\n".join(policies))
     context.require_idle()
     config = context.require_launch_options().load_config().config
     policy = load_configured_policy(override_config(config, policy=arguments))

@@ -24,15 +24,15 @@ async def run_config(context: CommandContext, arguments: str) -> CommandAnswer:
         return CommandAnswer(text, action=_launch_change(options, changed))
     config = options.load_config().config
     settings = list_effective_settings(config, options.environment)
-    shown = [each for each in settings if name in each.name]
-    if not shown:
+    matching = [each for each in settings if name in each.name]
+    if not matching:
         return CommandAnswer(
             f"No setting has {quote_value(name)} in its name. {suggest_name(name, [each.name for each in settings])}",
             True,
         )
-    width = max(len(each.name) for each in shown)
+    width = max(len(each.name) for each in matching)
     policy_lines = [] if name else _list_policy_settings(load_configured_policy(config))
-    return CommandAnswer("\n".join([*(f"{each.name:{width}}  {each}" for each in shown), *policy_lines]))
+    return CommandAnswer("\n".join([*(f"{each.name:{width}}  {each}" for each in matching), *policy_lines]))
 
 
 def _launch_change(options: LaunchOptions, changed: ChangedSetting) -> LaunchChange:

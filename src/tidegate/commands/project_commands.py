@@ -89,11 +89,11 @@ def draft_project_file(workspace: Path) -> str:
 async def run_review(context: CommandContext, arguments: str) -> CommandAnswer:
     """List the files that calls of this session edited, with the diffs in order."""
     changes = await asyncio.to_thread(read_file_changes, context.session.log)
-    shown = {path: made for path, made in changes.items() if arguments in path}
-    if not shown:
+    matching = {path: made for path, made in changes.items() if arguments in path}
+    if not matching:
         return CommandAnswer("No file with such a name was edited." if arguments else "No file was edited here.")
     most = None if arguments else _MAX_LINES
-    return CommandAnswer("\n\n".join(_format_changes(path, made, most) for path, made in shown.items()))
+    return CommandAnswer("\n\n".join(_format_changes(path, made, most) for path, made in matching.items()))
 
 
 def read_file_changes(log: LogReader) -> dict[str, list[FileChange]]:

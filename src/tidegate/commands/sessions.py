@@ -136,8 +136,10 @@ def _list_sessions(context: CommandContext, words: str = "") -> str:
 
 def _format_session(info: SessionInfo, title: str, *, is_current: bool) -> str:
     mark = "  (this one)" if is_current else ""
-    shown = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
-    return f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {shown}".rstrip()
+    short_title = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
+    return (
+        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {short_title}".rstrip()
+    )
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:

@@ -85,10 +85,10 @@ def _format_size(usage: WindowUsage) -> list[str]:
 
 def _format_roles(usage: WindowUsage) -> list[str]:
     roles = usage.roles
-    shown = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
+    sizes = [("user", roles.user), ("assistant", roles.assistant), ("tool", roles.tool), ("system", roles.system)]
     return [
         f"messages: {roles.total:,}",
-        f"by role: {', '.join(f'{name} {count:,}' for name, count in shown)}",
+        f"by role: {', '.join(f'{name} {count:,}' for name, count in sizes)}",
         f"characters: {roles.characters:,}",
     ]
 
@@ -222,9 +222,9 @@ async def run_pins(context: CommandContext, arguments: str) -> CommandAnswer:
     if arguments:
         return CommandAnswer("Type /pins, or /pins remove NUMBER.", True)
     sources = [f"pinned by you in {line.ident}" if line.what == PIN else f"typed in {line.ident}" for line in rules]
-    shown = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
-    shown += [(text, "in the configuration, `rules`") for text in context.rules]
-    lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(shown, 1))
+    pins = [(line.text, source) for line, source in zip(rules, sources, strict=True)]
+    pins += [(text, "in the configuration, `rules`") for text in context.rules]
+    lines = (f"{number}. {text}  ({source})" for number, (text, source) in enumerate(pins, 1))
     return CommandAnswer("\n".join(lines) or "There are no rules. /pin TEXT adds one.")
 
 

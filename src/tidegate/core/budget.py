@@ -109,8 +109,8 @@ def make_budget(  # noqa: PLR0913 - keyword arguments
     if window is not None and window <= 0:
         raise TooSmall(f"The window is {window} tokens.", "Give a positive number of tokens.")
     size = window or cap or UNKNOWN_WINDOW
-    taken = math.ceil((fixed + MIN_ROOM) * scale)
-    if taken > size:
+    least = math.ceil((fixed + MIN_ROOM) * scale)
+    if least > size:
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
             f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}.",
@@ -124,11 +124,11 @@ def make_budget(  # noqa: PLR0913 - keyword arguments
     if max_output > lowered:
         lowered = max_output
         notes.append(f"The reserve is {lowered:,} tokens, because of the answer that the request asks for.")
-    if lowered > size - taken:
+    if lowered > size - least:
         notes.append(
-            f"The reserve is lowered to {size - taken:,} tokens: system prompt and tools need the rest of the window."
+            f"The reserve is lowered to {size - least:,} tokens: system prompt and tools need the rest of the window."
         )
-        lowered = size - taken
+        lowered = size - least
     if fixed * scale > size * _LARGE_FIXED_SHARE:
         notes.append(
             f"System prompt and tools take {fixed * scale / size:.0%} of the window: it is too small for this client."

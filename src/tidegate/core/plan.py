@@ -184,8 +184,8 @@ def _without_bound_thinking(edits: tuple[Edit, ...], at: PlanContext) -> tuple[E
             tokens = at.budget.count(Message(message.role, kept))
             found.append(Replace(message.id, kept, tokens, new.kind if new is not None else None))
         is_changed = is_changed or bool(edit_index.inserts_after(message.id))
-    taken = {edit.id for edit in found if isinstance(edit, Replace)}
-    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in taken)), *found)
+    replaced_ids = {edit.id for edit in found if isinstance(edit, Replace)}
+    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in replaced_ids)), *found)
 
 
 def _retry_target(at: PlanContext) -> int:

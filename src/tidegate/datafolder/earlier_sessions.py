@@ -111,5 +111,5 @@ class EarlierSessions:
 
 
 def _list_sessions(names: list[str]) -> str:
-    shown = ", ".join(map(clean_line, names[:_MAX_SESSIONS]))
-    return f"Its earlier sessions: {shown}." if shown else "It has no earlier sessions."
+    first_names = ", ".join(map(clean_line, names[:_MAX_SESSIONS]))
+    return f"Its earlier sessions: {first_names}." if first_names else "It has no earlier sessions."

@@ -176,9 +176,9 @@ def _compare(before: RepositoryState, now: RepositoryState) -> str:
 def _list_names(names: Sequence[str]) -> str:
     if not names:
         return "none"
-    shown = ", ".join(map(_clean, names[:_MAX_NAMED]))
+    first_names = ", ".join(map(_clean, names[:_MAX_NAMED]))
     more = len(names) - _MAX_NAMED
-    return f"{shown} and {format_count(more, 'other')}" if more > 0 else shown
+    return f"{first_names} and {format_count(more, 'other')}" if more > 0 else first_names
 
 
 def _clean(text: str) -> str:

@@ -126,11 +126,11 @@ class PostgresIndex:
         with self._connect(_UNKNOWN_CHANGE) as link, link.transaction():
             source, head = _lock_source(link, "session", name, IndexedNote(b"", ""))
             new = [piece for piece in pieces if piece.place > head]
-            told = [piece for piece in new if piece.text]
-            _add_passages(link, source, told)
+            pieces_with_text = [piece for piece in new if piece.text]
+            _add_passages(link, source, pieces_with_text)
             last = max((piece.place for piece in new), default=head)
             link.execute("update tidegate_sources set head = %s where id = %s", (last, source))
-        return len(told)
+        return len(pieces_with_text)
 
     def remove_source(self, kind: SourceKind, name: str) -> None:
         with self._connect(_UNKNOWN_CHANGE) as link:

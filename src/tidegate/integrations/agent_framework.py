@@ -173,8 +173,8 @@ async def _take_one(updates: AsyncIterator[Any]) -> AsyncIterator[Any]:
 
 
 def _read_max_output(options: Mapping[str, Any]) -> int:
-    asked = options.get("max_tokens")
-    return asked if isinstance(asked, int) else 0
+    limit = options.get("max_tokens")
+    return limit if isinstance(limit, int) else 0
 
 
 def _read_tool(given: Any) -> Tool:

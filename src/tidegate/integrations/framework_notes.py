@@ -61,8 +61,8 @@ class FrameworkNotes(Generic[HostObject]):
         self, name: str, session: Session, task: WriteTask, messages: list[HostObject], ask: AskMessages[HostObject]
     ) -> None:
         """Put the question in the background: as a task of the running event loop, or else in a thread."""
-        asked = [*messages, self._insert(Message("user", (Text(task.instruction),)))]
-        work = self._write(name, session, task, lambda: ask(asked))
+        question_messages = [*messages, self._insert(Message("user", (Text(task.instruction),)))]
+        work = self._write(name, session, task, lambda: ask(question_messages))
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:

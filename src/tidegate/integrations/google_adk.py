@@ -141,8 +141,8 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         agent: Any = callback_context.get_invocation_context().agent
 
         async def ask(contents: list[types.Content]) -> ModelAnswer:
-            asked = llm_request.model_copy(update={"contents": _join_question(contents)})
-            answer = [answer async for answer in agent.canonical_model.generate_content_async(asked)][-1]
+            question = llm_request.model_copy(update={"contents": _join_question(contents)})
+            answer = [answer async for answer in agent.canonical_model.generate_content_async(question)][-1]
             parts = (answer.content and answer.content.parts) or ()
             return ModelAnswer("".join(part.text or "" for part in parts), _make_usage(answer))
 

@@ -124,9 +124,9 @@ class HostReader(Generic[HostObject]):
             # If a framework loads a conversation again, all are other objects. To compare these would take long.
             before += originals[count:]
             is_grown = before[count - 1] is originals[count - 1] and is_equal(before, originals)
-        shown = self._shown if is_grown else ()
-        values = [copies.get_value(hosts[number]) for number in shown]
-        if not is_grown or not is_equal([known[number] for number in shown], values):
+        earlier_messages = self._shown if is_grown else ()
+        values = [copies.get_value(hosts[number]) for number in earlier_messages]
+        if not is_grown or not is_equal([known[number] for number in earlier_messages], values):
             return self._known.update(list(map(copies.get_value, hosts)))
         count = len(known)
         known += map(copies.get_value, hosts[count:])

@@ -214,9 +214,9 @@ def _read_context(request: ModelRequest[Any], run: Hashable) -> CallContext[AnyM
 def _read_max_output(request: ModelRequest[Any]) -> int:
     """The output limit of a call: that of its settings, else that of the model."""
     settings = [getattr(request, "model_settings", None) or {}, getattr(request.model, "model_kwargs", None) or {}]
-    asked = [given.get(name) for given in settings for name in _OUTPUT_NAMES]
-    asked += [getattr(request.model, name, None) for name in _OUTPUT_NAMES]
-    return next((each for each in asked if isinstance(each, int) and each > 0), 0)
+    limits = [given.get(name) for given in settings for name in _OUTPUT_NAMES]
+    limits += [getattr(request.model, name, None) for name in _OUTPUT_NAMES]
+    return next((each for each in limits if isinstance(each, int) and each > 0), 0)
 
 
 def _read_tool(tool: BaseTool | dict[str, Any]) -> Tool:

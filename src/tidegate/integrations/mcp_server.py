@@ -166,8 +166,8 @@ class RecallDesk:
         if session or self._session:
             name = self._choose_session(session)
             view = self._data.open_conversation(name).view
-            shown = f"{len(view.items)} messages in the view, about {view.tokens:,} tokens"
-            return f"{name}: {view.head:,} records in the log, {shown}."
+            view_line = f"{len(view.items)} messages in the view, about {view.tokens:,} tokens"
+            return f"{name}: {view.head:,} records in the log, {view_line}."
         page = self.list_page(cursor)
         lines = [f"{info.name}: {info.head:,} records, last used {format_time(info.used)}" for info in page.sessions]
         more = [f"{page.total:,} in all; go on with the cursor {page.next_cursor}"] if page.next_cursor else []

@@ -176,13 +176,13 @@ class TidegateFilter(SessionAccess):
             texts = [agents.ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message"]
             return ModelAnswer("".join(texts), _make_usage(answer))
 
-        begun = self._read.get(), self._run.get()
+        tokens = self._read.get(), self._run.get()
         self._read.set(None)
         key, max_output = (
             WindowKey("", describe_upstream(agent.model), str(name or "")),
             agent.model_settings.max_tokens,
         )
-        items, call = await asyncio.to_thread(self._prepare, given.input, (key, max_output or 0), fixed_part, *begun)
+        items, call = await asyncio.to_thread(self._prepare, given.input, (key, max_output or 0), fixed_part, *tokens)
         call.ask, call.items = ask if self._summarize else None, items
         self._call.set(call)
         self._run.set(call.run)

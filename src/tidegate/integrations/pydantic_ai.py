@@ -205,8 +205,8 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
         parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
 
         async def ask(messages: list[ModelMessage]) -> ModelAnswer:
-            settings, asked = request_context.model_settings, request_context.model_request_parameters
-            answer = await model.request(_add_fixed_parts(parts, messages), settings, asked)
+            settings, parameters = request_context.model_settings, request_context.model_request_parameters
+            answer = await model.request(_add_fixed_parts(parts, messages), settings, parameters)
             return ModelAnswer(answer.text or "", _make_usage(answer))
 
         call = await self._preparer.prepare_async(

@@ -66,9 +66,9 @@ class StrandsFormat(BlockFormat[StrandsMessage]):
             return build_result(result["toolUseId"], parts, result.get("status") == "error")
         if "reasoningContent" in block:
             reasoning = block["reasoningContent"]
-            said = reasoning.get("reasoningText", {})
-            is_signed = said.get("signature") or "redactedContent" in reasoning
-            return read_thinking(said.get("text", ""), repair_unicode(repr(reasoning)) if is_signed else "")
+            text = reasoning.get("reasoningText", {})
+            is_signed = text.get("signature") or "redactedContent" in reasoning
+            return read_thinking(text.get("text", ""), repair_unicode(repr(reasoning)) if is_signed else "")
         if "text" in block or "json" in block:
             return read_text(block["text"] if "text" in block else encode_json_text(block["json"]))
         kind, media = ("image", block["image"]) if "image" in block else ("application", block.get("document") or {})
@@ -201,8 +201,8 @@ async def _chain(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[An
 
 def _read_max_output(config: Any) -> int:
     """The output limit of a model: most have it among the parameters of the provider, some as a setting of its own."""
-    asked = [given.get(name) for given in (config.get("params") or {}, config) for name in _OUTPUT_NAMES]
-    return next((each for each in asked if isinstance(each, int) and each > 0), 0)
+    limits = [given.get(name) for given in (config.get("params") or {}, config) for name in _OUTPUT_NAMES]
+    return next((each for each in limits if isinstance(each, int) and each > 0), 0)
 
 
 def _read_fixed_part(context: InvokeModelContext) -> FixedPart:

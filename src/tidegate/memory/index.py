@@ -203,12 +203,12 @@ class SearchIndex:
         with self._writing():
             source, head = self._source("session", name), self.indexed_head(name)
             new = [piece for piece in pieces if piece.place > head]
-            told = [piece for piece in new if piece.text]
-            self._insert(source, told)
+            pieces_with_text = [piece for piece in new if piece.text]
+            self._insert(source, pieces_with_text)
             last = max((piece.place for piece in new), default=head)
             self._db.execute("UPDATE sources SET head = ? WHERE id = ?", (last, source))
         self._shrink()
-        return len(told)
+        return len(pieces_with_text)
 
     def remove_source(self, kind: SourceKind, name: str) -> None:
         with self._writing():

@@ -33,8 +33,8 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
     """
     for event in events:
         what = event.payload
-        said = what.message if isinstance(what, MessageAdded) and what.message.kind != HANDOFF else None
-        text = extract_message_text(said) if said is not None else ""
+        message = what.message if isinstance(what, MessageAdded) and what.message.kind != HANDOFF else None
+        text = extract_message_text(message) if message is not None else ""
         yield LogLine(session, event.seq, text, isinstance(what, NoteAdded) and what.topic == "forgotten")
 
 

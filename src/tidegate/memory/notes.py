@@ -268,5 +268,7 @@ class NoteEffects:
 
 def make_note_title(messages: Sequence[Message]) -> str:
     """Return the first line of the first user request as a title."""
-    asked = next((text for message in messages if is_user_request(message) and (text := text_of(message).strip())), "")
-    return asked.split("\n", 1)[0] or format_count(len(messages), "message")
+    request_text = next(
+        (text for message in messages if is_user_request(message) and (text := text_of(message).strip())), ""
+    )
+    return request_text.split("\n", 1)[0] or format_count(len(messages), "message")

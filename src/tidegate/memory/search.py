@@ -166,7 +166,7 @@ class Search:
         known = self._use_index(lambda index: index.indexed_notes())
         changed: list[str] = []
         skipped: list[str] = []
-        gone = set(known)
+        missing_names = set(known)
         for name, stamp in self._notes.folder.list_stamps(self._clock()).items():
             try:
                 if self._index_note(name, stamp, known.get(name)):
@@ -174,10 +174,10 @@ class Search:
             except BadInput as bad:
                 skipped.append(f"{name}: {bad}")
             else:
-                gone.discard(name)
-        for name in sorted(gone):
+                missing_names.discard(name)
+        for name in sorted(missing_names):
             self._remove_source("note", name)
-        return IndexUpdate(tuple(changed), tuple(sorted(gone)), tuple(skipped))
+        return IndexUpdate(tuple(changed), tuple(sorted(missing_names)), tuple(skipped))
 
     def _remove_source(self, kind: SourceKind, name: str) -> None:
         self._use_index(lambda index: index.remove_source(kind, name))

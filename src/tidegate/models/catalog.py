@@ -92,14 +92,16 @@ def compute_model_cost(
 
 
 def _find_in_catalog(name: str) -> ModelInfo | None:
-    asked = name.strip().lower()
-    tuned = f"ft:{strip_model_name(asked)}" if asked.startswith("ft:") else ""
-    if asked.startswith(tuple(f"{local}/" for local in LOCAL_PROVIDERS)) or (not tuned and _WEIGHTS_TAG.search(asked)):
+    plain_name = name.strip().lower()
+    tuned = f"ft:{strip_model_name(plain_name)}" if plain_name.startswith("ft:") else ""
+    if plain_name.startswith(tuple(f"{local}/" for local in LOCAL_PROVIDERS)) or (
+        not tuned and _WEIGHTS_TAG.search(plain_name)
+    ):
         return None
     models = _load_catalog()
     if tuned in models:
         return models[tuned]
-    entry = find_entry(asked, models)
+    entry = find_entry(plain_name, models)
     # A fine-tuned model costs more than its base model.
     return ModelInfo(entry.window, entry.max_output, images=entry.images) if tuned and entry else entry
 

@@ -71,12 +71,12 @@ class ScriptedProvider:
             raise step
         broken = step if isinstance(step, BrokenAnswer) else None
         answer = self._with_usage(step.answer if isinstance(step, BrokenAnswer) else step, request)
-        assembler, shown = create_assembler(self.wire), 0
+        assembler, position = create_assembler(self.wire), 0
         for frame in encode_response_frames(self.wire, answer):
             for delta in assembler.feed(frame):
-                if broken and shown >= broken.delta_count:
+                if broken and position >= broken.delta_count:
                     raise broken.fault
-                shown += 1
+                position += 1
                 yield delta
                 await asyncio.sleep(0)  # lets other tasks interrupt the stream
         if broken:

@@ -181,8 +181,8 @@ async def _get_model_entry(server: ProbedServer, model: str) -> Mapping[str, obj
 
 async def _llama_cpp(server: ProbedServer, model: str) -> ProbeResult | None:
     # Without autoload=false, a router of several models would load the model.
-    told = _as_object(await server.get(f"{server.root}/props?model={quote(model, safe='')}&autoload=false"))
-    tokens = _as_window(_as_object(told.get("default_generation_settings")).get("n_ctx"))
+    properties = _as_object(await server.get(f"{server.root}/props?model={quote(model, safe='')}&autoload=false"))
+    tokens = _as_window(_as_object(properties.get("default_generation_settings")).get("n_ctx"))
     return (
         ProbeResult(tokens, f"llama.cpp at {server.host} holds {tokens:,} tokens for each request.") if tokens else None
     )
@@ -195,14 +195,18 @@ async def _ollama(server: ProbedServer, model: str) -> ProbeResult | None:
     tokens = _as_window(_find_model_entry(running, model, alone=False).get("context_length"))
     if tokens:
         return ProbeResult(tokens, f"Ollama at {server.host} has loaded {model} with {tokens:,} tokens.")
-    shown = _as_object(await server.post(f"{server.root}/api/show", {"model": model}))
-    if not shown:
+    properties = _as_object(await server.post(f"{server.root}/api/show", {"model": model}))
+    if not properties:
         return ProbeResult(None, f"Ollama at {server.host} does not know {model}.", is_final=False)
     most = next(
-        (_as_window(n) for key, n in _as_object(shown.get("model_info")).items() if key.endswith(".context_length")),
+        (
+            _as_window(n)
+            for key, n in _as_object(properties.get("model_info")).items()
+            if key.endswith(".context_length")
+        ),
         None,
     )
-    parameters = shown.get("parameters")
+    parameters = properties.get("parameters")
     match = _NUM_CTX.search(parameters) if isinstance(parameters, str) else None
     if match and (tokens := _as_window(int(match[1]))):
         tokens = min(tokens, most or tokens)
@@ -256,8 +260,8 @@ async def find_lm_studio_model(server: ProbedServer, model: str) -> LmStudioMode
 
 
 async def _tgi(server: ProbedServer, model: str) -> ProbeResult | None:
-    told = _as_object(await server.get(f"{server.root}/info"))
-    sizes = [_as_window(told.get(key)) for key in ("max_input_tokens", "max_input_length", "max_total_tokens")]
+    properties = _as_object(await server.get(f"{server.root}/info"))
+    sizes = [_as_window(properties.get(key)) for key in ("max_input_tokens", "max_input_length", "max_total_tokens")]
     tokens = min((size for size in sizes if size), default=None)
     return ProbeResult(tokens, f"The server at {server.host} takes {tokens:,} tokens of {model}.") if tokens else None
 

@@ -168,7 +168,7 @@ class WindowResolver:
         )
 
     def _set(self, setting: int, learned: int | None) -> ResolvedWindow:
-        said = f"The window of {self.model} is set to {setting:,} tokens."
+        explanation = f"The window of {self.model} is set to {setting:,} tokens."
         if learned and learned < setting:
-            said += f" The provider said in an error that it holds {learned:,}: set it to that."
-        return ResolvedWindow(setting, "setting", said)
+            explanation += f" The provider said in an error that it holds {learned:,}: set it to that."
+        return ResolvedWindow(setting, "setting", explanation)

@@ -142,17 +142,19 @@ def _prove_answers(observer: ChatObserver, conversation: LiveConversation) -> Pr
     found = [
         text_of(each) for each in _read_messages(conversation) if each.role == "assistant" and text_of(each).strip()
     ]
-    same = sum(text.startswith(shown) for text, shown in zip(found, observer.answers, strict=False))
+    same = sum(text.startswith(answer_text) for text, answer_text in zip(found, observer.answers, strict=False))
     claim = f"{len(observer.answers)} answers came, {same} in the log as they came"
     return Proof(len(observer.answers) == len(found) == same, claim, same)
 
 
 def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Proof:
-    shown = {item.message.id: item.message for item in conversation.view.items}
-    gone = [each for each in observer.messages if shown.get(each.id) != each]
-    back = [each for each in gone if conversation.recall(each.id) == each]
-    claim = f"{len(gone)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
-    return Proof(len(gone) == len(back), claim, len(gone))
+    visible_messages = {item.message.id: item.message for item in conversation.view.items}
+    missing_messages = [each for each in observer.messages if visible_messages.get(each.id) != each]
+    back = [each for each in missing_messages if conversation.recall(each.id) == each]
+    claim = (
+        f"{len(missing_messages)} messages left the window or were cut in it; {len(back)} come back by their ids, whole"
+    )
+    return Proof(len(missing_messages) == len(back), claim, len(missing_messages))
 
 
 def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> Proof:

@@ -60,15 +60,20 @@ class SessionWitness:
 
     def _prove_recall(self, session: Session) -> Proof:
         """Prove that recall returns every message that the view no longer shows in full."""
-        shown = {item.message.id: item.message for item in session.view.items}
-        gone = [
+        visible_messages = {item.message.id: item.message for item in session.view.items}
+        missing_messages = [
             ident
             for ident, digest in self.input_digests.items()
-            if ident not in shown or _digest(_logged_texts(shown[ident])) != digest
+            if ident not in visible_messages or _digest(_logged_texts(visible_messages[ident])) != digest
         ]
-        back = [ident for ident in gone if _digest(_logged_texts(session.recall(ident))) == self.input_digests[ident]]
+        back = [
+            ident
+            for ident in missing_messages
+            if _digest(_logged_texts(session.recall(ident))) == self.input_digests[ident]
+        ]
         return Proof(
-            gone == back, f"{len(gone)} messages left the view or were cut in it; {len(back)} recalled by id, whole"
+            missing_messages == back,
+            f"{len(missing_messages)} messages left the view or were cut in it; {len(back)} recalled by id, whole",
         )
 
     def _prove_rendering(self, session: Session) -> Proof:

@@ -157,8 +157,8 @@ def write_record(
     if tokens > size:
         body = clip_tokens(body, max(size - counter.count_text(f"{head}\n{rules}"), _MIN_TOKENS // 2), counter).text
     message = writer.make_message(head, rules, body)
-    shown = {item.message.id for item in view.items if not item.edited}
-    whole = sum(f"m{seq}" in shown for seq in messages)
+    visible_ids = {item.message.id for item in view.items if not item.edited}
+    whole = sum(f"m{seq}" in visible_ids for seq in messages)
     clients, tokens = tuple(writer.clients), min(tokens, size)
     note = HandoffNote(source, clients, tokens, len(messages), whole, writer.masked, bool(without))
     return WorkRecord(message, note)

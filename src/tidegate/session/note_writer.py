@@ -288,10 +288,10 @@ def read_answer(reply: Reply, wire: str) -> str:
     if reply.stop in _STOPPED:
         raise NoteRefused(_STOPPED[reply.stop])
     try:
-        said = parse_reply(wire, reply)
+        answer = parse_reply(wire, reply)
     except TidegateError:
         raise NoteRefused("it could not be read") from None
-    text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
+    text = "\n".join(part.text for message in answer for part in message.parts if isinstance(part, Text))
     if not text.strip():
-        raise NoteRefused("it was a tool call" if any(calls_of(message) for message in said) else "it was empty")
+        raise NoteRefused("it was a tool call" if any(calls_of(message) for message in answer) else "it was empty")
     return text

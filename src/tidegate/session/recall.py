@@ -211,11 +211,11 @@ def _explain_empty_range(log: LogReader, parts: Sequence[str], room: int) -> Rec
 
 def _describe_edit(seq: int, edited: ViewEdited) -> str:
     """Return the messages that an edit took out of the view or shortened, as ranges to recall."""
-    gone = [ident for edit in edited.edits for ident in (edit.ids if isinstance(edit, Drop) else ())]
-    gone += [edit.id for edit in edited.edits if isinstance(edit, Replace)]
-    if not gone:
+    dropped_ids = [ident for edit in edited.edits for ident in (edit.ids if isinstance(edit, Drop) else ())]
+    dropped_ids += [edit.id for edit in edited.edits if isinstance(edit, Replace)]
+    if not dropped_ids:
         return ""
-    spans = _join_ids(gone)
+    spans = _join_ids(dropped_ids)
     return f"{seq}: an edit that covers {spans if len(spans) <= _MAX_SPANS_CHARS else spans[:_MAX_SPANS_CHARS] + '…'}"
 
 

@@ -48,8 +48,8 @@ def format_hit(event: Event, hit: RecallHit, terms: frozenset[str], place: int) 
     """
     assert isinstance(event.payload, MessageAdded)
     message = event.payload.message
-    shown = dict.fromkeys(_describe_note(note) for note in hit.notes)
-    about = ", ".join([message.role, *shown][: _MAX_SHOWN_CALLS + 1]).replace(",", "", 1)
+    descriptions = dict.fromkeys(_describe_note(note) for note in hit.notes)
+    about = ", ".join([message.role, *descriptions][: _MAX_SHOWN_CALLS + 1]).replace(",", "", 1)
     chars = _FIRST_CHARS if place < _FIRST_HITS else _LATER_CHARS
     text = extract_message_text(message)
     passage = _cut_passage(text, hit.offset, terms, chars)

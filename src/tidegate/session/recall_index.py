@@ -269,8 +269,8 @@ class RecallIndex:
         if not message.agent_visible:
             self._unseen.add(event.seq)
         calls, result = calls_of(message), result_of(message)
-        asked = self._open_calls.pop(result.call_id, None) if result is not None else None
-        repeats = message.kind == HANDOFF or (asked is not None and asked.is_search)
+        open_call = self._open_calls.pop(result.call_id, None) if result is not None else None
+        repeats = message.kind == HANDOFF or (open_call is not None and open_call.is_search)
         if repeats or (calls and all(map(_is_search, calls))):
             self._searches.add(event.seq)
         else:
@@ -278,10 +278,10 @@ class RecallIndex:
             self._chars += len(text)
             self._unsaved_chars += len(text)
             is_plain = not calls and result is None
-            is_linked = self._was_plain if is_plain else asked is not None
+            is_linked = self._was_plain if is_plain else open_call is not None
             self._index.add(event.seq, text, is_linked=is_linked)
             self._was_plain = is_plain
-            self._note_calls(event.seq, message, asked)
+            self._note_calls(event.seq, message, open_call)
         if calls:
             self._open_calls.update((call.id, _OpenCall(_is_search(call), self._describe_call(call))) for call in calls)
             for ident in list(self._open_calls)[:-_MAX_OPEN_CALLS]:

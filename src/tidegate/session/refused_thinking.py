@@ -30,5 +30,5 @@ class RefusedThinking:
 
 def has_thinking_behind_edits(refused: FollowedRequest[HostObject]) -> bool:
     """Whether a request carries signed thinking and something of ours. Else a host's own code has to recover."""
-    shown = refused.changed or ()
-    return any(each.signed and has_signed_data(each.item.message if each.item else each.message) for each in shown)
+    messages = refused.changed or ()
+    return any(each.signed and has_signed_data(each.item.message if each.item else each.message) for each in messages)

@@ -512,8 +512,8 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
-        shown = task.previous.passages if task.previous else ()
-        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, shown)
+        previous_passages = task.previous.passages if task.previous else ()
+        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, previous_passages)
     return StateNote(
         horizon=task.horizon,
         sections=sections,
@@ -545,5 +545,5 @@ def trim_sections(
             cut += 1
     if not cut:
         return dict(sections), ()
-    told = f"the note was far longer than {tokens:,} tokens: {cut} lines were cut"
-    return {heading: "\n".join(lines) for heading, lines in trimmed.items()}, (told,)
+    feedback = f"the note was far longer than {tokens:,} tokens: {cut} lines were cut"
+    return {heading: "\n".join(lines) for heading, lines in trimmed.items()}, (feedback,)

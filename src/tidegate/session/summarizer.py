@@ -225,9 +225,9 @@ class _ModelSummarizer:
     ) -> str:
         roomy = False
         while True:
-            asked = self._question(request, chunk, previous, why, roomy)
+            question = self._question(request, chunk, previous, why, roomy)
             try:
-                return restore_missing_facts(await self._ask_and_check(asked), asked.asked)
+                return restore_missing_facts(await self._ask_and_check(question), question.asked)
             except (AnswerRejected, ProviderError) as no:
                 if isinstance(no, ProviderError) and no.kind == "overflow":
                     raise
@@ -238,8 +238,8 @@ class _ModelSummarizer:
     def _question(self, request: SummaryRequest, chunk: RecordChunk, previous: str, why: str, roomy: bool) -> _Question:
         tokens = self._summary_tokens(request)
         # A previous summary by another program may have any length; leave room for the record.
-        shown = clip_tokens(previous, tokens, self._counter).text
-        mark, text = write_question(request, chunk, shown, tokens, why)
+        previous_part = clip_tokens(previous, tokens, self._counter).text
+        mark, text = write_question(request, chunk, previous_part, tokens, why)
         cap = self._output_limit(tokens)
         if roomy:  # the last answer was cut off: use all that is left of the window
             cap = max(
@@ -293,8 +293,8 @@ class _ModelSummarizer:
         self, request: SummaryRequest, source: str, previous: str, words: str, mark: str
     ) -> AnswerCriteria:
         counter = self._counter if self._conversation is None else self._conversation.counter
-        told = strip_focus_line(words)
-        return AnswerCriteria(source, previous, told, mark, self._summary_tokens(request), request.max_chars, counter)
+        focus = strip_focus_line(words)
+        return AnswerCriteria(source, previous, focus, mark, self._summary_tokens(request), request.max_chars, counter)
 
     def _render(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
         rendering = RequestRenderer(
@@ -318,12 +318,12 @@ class _ModelSummarizer:
         if reply.stop in _STOP_REJECTIONS:
             raise AnswerRejected(_STOP_REJECTIONS[reply.stop])
         try:
-            said = parse_reply(self._provider.wire, reply)
+            answer = parse_reply(self._provider.wire, reply)
         except TidegateError:
             raise AnswerRejected("it could not be read") from None
-        if any(calls_of(message) for message in said):
+        if any(calls_of(message) for message in answer):
             raise AnswerRejected("it was a tool call")
-        text = "\n".join(part.text for message in said for part in message.parts if isinstance(part, Text))
+        text = "\n".join(part.text for message in answer for part in message.parts if isinstance(part, Text))
         cut = reply.stop == "length"
         try:
             return check_answer(text, question.asked._replace(was_cut=cut))

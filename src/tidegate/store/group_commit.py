@@ -144,9 +144,9 @@ class GroupCommit:
         """Commit until the queue is empty. Appends that enter it while `_working` is set are committed, too."""
         while self._queue:
             self._working = True
-            begun = monotonic()
+            start = monotonic()
             count = self._commit_queue()
-            deadline = monotonic() + min((monotonic() - begun) / 2, MAX_WAIT)
+            deadline = monotonic() + min((monotonic() - start) / 2, MAX_WAIT)
             while count > 1 and len(self._queue) < count and monotonic() < deadline:
                 sleep(MAX_WAIT / 50)
             self._working = False

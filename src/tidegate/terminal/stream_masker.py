@@ -29,8 +29,8 @@ def find_printable_end(text: str, sanitizer: TextSanitizer, start: int = 0) -> i
 
 def _find_open_key(text: str) -> int:
     """Return where a private key begins that has no end yet, or -1."""
-    begun = [match.start() for match in _KEY_START.finditer(text)]
-    return begun[-1] if begun and _KEY_END.search(text, begun[-1]) is None else -1
+    key_starts = [match.start() for match in _KEY_START.finditer(text)]
+    return key_starts[-1] if key_starts and _KEY_END.search(text, key_starts[-1]) is None else -1
 
 
 class StreamMasker:
@@ -68,10 +68,10 @@ class StreamMasker:
     def _release(self, text: str) -> str:
         """Return the part of the masked text that was not printed yet. If a mask reaches back into printed text, hold
         the rest."""
-        shown = self._sanitizer(text)
-        if not shown.startswith(self._printed):
+        safe_text = self._sanitizer(text)
+        if not safe_text.startswith(self._printed):
             return ""
-        out, self._printed = shown[len(self._printed) :], shown
+        out, self._printed = safe_text[len(self._printed) :], safe_text
         return out
 
     def _discard(self, count: int) -> None:

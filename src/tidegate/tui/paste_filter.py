@@ -27,10 +27,10 @@ class PasteFilter:
         self._possible_end = ""
 
     def __call__(self, data: str) -> str:
-        told = list[str]()
+        messages = list[str]()
         while data:
-            data = self._strip_pasted(data, told) if self._in_paste else self._pass_typed(data, told)
-        return "".join(told)
+            data = self._strip_pasted(data, messages) if self._in_paste else self._pass_typed(data, messages)
+        return "".join(messages)
 
     def _pass_typed(self, data: str, told: list[str]) -> str:
         """Return the text up to the start mark of a paste. The mark may have begun in the piece before."""

@@ -305,10 +305,10 @@ class _StoryReader:
 
     def _list_omissions(self) -> list[str]:
         lines = []
-        shown = sum(row.state >= 0 for row in self._rows)
-        if shown < len(self._rows):
+        visible_count = sum(row.state >= 0 for row in self._rows)
+        if visible_count < len(self._rows):
             lines.append(
-                f"Only the newest {shown:,} of {len(self._rows):,} requests can be opened here;"
+                f"Only the newest {visible_count:,} of {len(self._rows):,} requests can be opened here;"
                 " the figures are those of all."
             )
         return lines

@@ -103,8 +103,8 @@ def _flatten_settings(
     if parts is None:
         plain = isinstance(value, str) and value and value.isprintable()
         text = str(value) if plain else msgspec.json.encode(value).decode()
-        shown = MASKED if path in config.hidden_paths and value else SecretMask()(text)
-        yield EffectiveSetting(path, shown, config.sources.get(path, "default"))
+        value_text = MASKED if path in config.hidden_paths and value else SecretMask()(text)
+        yield EffectiveSetting(path, value_text, config.sources.get(path, "default"))
         return
     for name, each in parts:
         yield from _flatten_settings(config, each, f"{path}.{name}" if path else name, skip=skip)

@@ -169,13 +169,13 @@ class SettingsReader:
         except BadPolicy:
             if not (secret or from_outside):
                 raise
-            shown = (
+            quotation = (
                 f"of another kind than {describe_type(hint)}"
                 if secret
                 else f"{quote_value(node.value)}, whose value does not fit"
             )
             remedy = f"Give {describe_type(hint)}{', in quotes' if secret else ''}."
-            raise node.place.make_error(f"{_quote_path(path)} is {shown}.", remedy) from None
+            raise node.place.make_error(f"{_quote_path(path)} is {quotation}.", remedy) from None
         if not isinstance(read, str):
             self.hidden_paths.discard(path)
         return SecretString(read) if secret else read

@@ -173,8 +173,8 @@ def find_ignored_retention(config: ResolvedConfig) -> IgnoredValue | None:
             days = load(config.policy_name, make_policy_settings(config), import_stages=False).retention
     if not days or days == _own_retention(config):
         return None
-    shown = f"{days:,} {'day' if days == 1 else 'days'}"
-    reason = f"the retention of {shown} is ignored: a project's file cannot remove your sessions"
+    duration = f"{days:,} {'day' if days == 1 else 'days'}"
+    reason = f"the retention of {duration} is ignored: a project's file cannot remove your sessions"
     return IgnoredValue("policy.name", config.sources.get("policy.name", ""), reason)
 
 

@@ -172,12 +172,12 @@ def _choose(ranked: list[DigestUnit], max_tokens: int, counter: TokenCounter) ->
 
 
 def _spend(purse: _TokenAllowance, ranked: list[DigestUnit]) -> None:
-    taken = {unit.key for unit in purse.chosen}
+    chosen_keys = {unit.key for unit in purse.chosen}
     missed = 0
     for unit in ranked:
         if purse.left <= 2 or missed >= _MISSES * 4:
             return
-        if unit.key not in taken:
+        if unit.key not in chosen_keys:
             missed += not purse.buy(unit, purse.left)
 
 

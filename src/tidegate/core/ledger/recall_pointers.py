@@ -113,11 +113,11 @@ def add_recall_note(view: View, edits: Sequence[Edit], budget: Budget, spare: in
     if hidden is None or any(recall_range_of([insert.message]) for insert in changes.inserts):
         return tuple(edits)
     note = _note(hidden.last)
-    gone = [message for message in old if message.id not in changes.dropped]
+    leaving = [message for message in old if message.id not in changes.dropped]
     tokens = budget.count(note)
-    if tokens - sum(map(budget.count, gone)) > spare:
+    if tokens - sum(map(budget.count, leaving)) > spare:
         return tuple(edits)
-    drop: tuple[Edit, ...] = (Drop(tuple(message.id for message in gone)),) if gone else ()
+    drop: tuple[Edit, ...] = (Drop(tuple(message.id for message in leaving)),) if leaving else ()
     return (*edits, *drop, Insert(note, "", tokens))
 
 

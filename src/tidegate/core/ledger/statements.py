@@ -149,9 +149,9 @@ def _find_endings(every: Sequence[Message]) -> dict[str, Message]:
             if answer is None:
                 continue
             arguments = parse_call_arguments(call)
-            asked = [str(arguments.get(key, "")) for key in RUNNING_KEYS] if isinstance(arguments, dict) else []
-            asked += RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
-            origin = next((running[each] for each in asked if each in running), "")
+            running_ids = [str(arguments.get(key, "")) for key in RUNNING_KEYS] if isinstance(arguments, dict) else []
+            running_ids += RUNNING_IN_SCRIPT.findall(call.arguments[:_SCRIPT_CHARS])
+            origin = next((running[each] for each in running_ids if each in running), "")
             if origin:
                 endings[origin] = answer
             elif find_command(call) and (ident := find_running_id(answer)):

@@ -187,8 +187,8 @@ def without_rule(view: View, rule: LedgerLine, budget: Budget) -> tuple[Edit, ..
             message = _make_ledger_message(kept, headed=True)
             edits.append(Insert(message, held[0].id, budget.count(message)))
     pins = [item for item in view.items if item.message.kind == PIN]
-    gone = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
-    return (*edits, *([Drop(gone)] if gone else []), RemoveRule(text, rule.ident))
+    pin_ids = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
+    return (*edits, *([Drop(pin_ids)] if pin_ids else []), RemoveRule(text, rule.ident))
 
 
 def _shows_state_note(edits: Iterable[Edit]) -> bool:
@@ -217,15 +217,15 @@ def _write_ledger(
     check: LossCheck, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
     """Extend the ledger after the message `after`. Rewrite it if it must shrink, or if messages before it change."""
-    gone = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    dropped_ids = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     new = check.wanted()
     size = sum(item.tokens for item in held)
-    if size > limit or any(item.message.id in gone for item in held) or (held and check.changes_before_ledger):
+    if size > limit or any(item.message.id in dropped_ids for item in held) or (held and check.changes_before_ledger):
         return _rewrite_ledger(check, held, limit, budget, after)
     if not new or not (check.moves or held or _has_rules(new)):
         return _NO_EDITS
     ledger = _extend_ledger(check.lines, new, held, limit, budget, after)
-    if held and gone and not check.reaches(ledger.lines):  # every dropped message must be recallable
+    if held and dropped_ids and not check.reaches(ledger.lines):  # every dropped message must be recallable
         return _rewrite_ledger(check, held, limit, budget, after)
     return ledger
 

@@ -95,9 +95,9 @@ def find_stage_problem(stage: object, reserved: tuple[str, ...]) -> str:
     except Exception as bad:  # noqa: BLE001 - annotations run code of the plugin
         return f"has a signature that cannot be read ({type(bad).__name__}: {bad})"
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    taken = sum(each.kind in positional for each in parameters)
-    if taken != 2 or taken + len(settings) != len(parameters):
-        shown = ", ".join(map(str, parameters))
-        return f"has the parameters ({shown}): {_SIGNATURE}"
+    positional_count = sum(each.kind in positional for each in parameters)
+    if positional_count != 2 or positional_count + len(settings) != len(parameters):
+        signature = ", ".join(map(str, parameters))
+        return f"has the parameters ({signature}): {_SIGNATURE}"
     clash = next((name for name in settings if name in reserved), "")
     return f'has a setting called "{clash}", which is a key of every rule: rename it' if clash else ""

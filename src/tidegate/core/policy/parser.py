@@ -351,8 +351,10 @@ class _TriggerTest(NamedTuple):
             raise self.number.place.make_error(f"{self.metric} is compared with {self.number}.", "Give a number.")
         if not 0 <= value <= (1 if self.metric in _SHARE_METRICS else MAX_NUMBER):
             allowed = "from 0 to 1" if self.metric in _SHARE_METRICS else "that is 0 or more"
-            shown = self.number if value == self.number.value else f"{self.number}, which is {quote_value(value)}"
-            raise self.number.place.make_error(f"{self.metric} is compared with {shown}.", f"Give a number {allowed}.")
+            quotation = self.number if value == self.number.value else f"{self.number}, which is {quote_value(value)}"
+            raise self.number.place.make_error(
+                f"{self.metric} is compared with {quotation}.", f"Give a number {allowed}."
+            )
         return Trigger(self.metric, self.op, float(value))
 
 
@@ -386,8 +388,10 @@ def _number(node: YamlNode | None, what: str, settings: _Settings, *, whole: boo
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int if whole else Number) or value < 0:
-        shown = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
-        raise node.place.make_error(f"{what} is {shown}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more.")
+        quotation = str(node) if value == node.value else f"{node}, which is {quote_value(value)}"
+        raise node.place.make_error(
+            f"{what} is {quotation}.", f"Give {TYPE_NAMES[int if whole else float]}, 0 or more."
+        )
     return value
 
 

@@ -70,8 +70,8 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     newest = view.newest_request
     last = units[-1]
     old = [unit for unit in units if unit is not last and newest not in unit.ids]
-    said = [unit for unit in old if is_user_request(unit.items[0].message)]
-    work = [unit for unit in old if unit not in said]
+    requests = [unit for unit in old if is_user_request(unit.items[0].message)]
+    work = [unit for unit in old if unit not in requests]
     aim = int(target * _TARGET_SHARE)
     request = next((item for item in view.items if item.message.id == newest and _may_cut(item, target)), None)
     if request is not None and (request.tokens > budget.room or request.edited) and not whole_request:
@@ -83,10 +83,10 @@ def guard_history(view: View, budget: Budget, *, target: int, whole_request: boo
     _shrink(draft, work[:start], aim)
     _drop(draft, [unit for unit in work if view.loop_start not in unit.ids], aim)
     limit = target if any(is_recall_note(item.message) for item in view.items) else target - count_recall_note(budget)
-    _shorten_said(draft, said, limit, budget)
+    _shorten_said(draft, requests, limit, budget)
     if draft.tokens > limit and newest not in last.ids:
         squeeze_group(draft, last, limit, budget)
-    _drop(draft, said, limit)
+    _drop(draft, requests, limit)
     if draft.tokens > target and request is not None and not whole_request:
         rest = draft.tokens - draft.cost(newest)
         _clip_request(draft, request, max(target - rest - count_recall_note(budget), target // 2), budget)

@@ -116,17 +116,17 @@ class _NoteSweep:
     def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
         used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
-        said = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
-        used -= max(0, said - int(self._budget.room * _USER_SHARE))
+        user_tokens = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
+        used -= max(0, user_tokens - int(self._budget.room * _USER_SHARE))
         used += self._count_note(passages) + note_tokens
         first = len(self._units)
-        taken = 0
+        tokens_so_far = 0
         while first > 0:
             cost = 0 if self._kept[first - 1] else self._units[first - 1].tokens
-            if first <= latest and used + cost > level and taken >= least:
+            if first <= latest and used + cost > level and tokens_so_far >= least:
                 break
             used += cost
-            taken += cost
+            tokens_so_far += cost
             first -= 1
         return first
 
@@ -181,13 +181,13 @@ class _NoteSweep:
 
     def _shorten_user_messages(self, draft: ViewDraft, first: int) -> None:
         """Shorten the longest old messages of the user, all to the same length, until all together fit."""
-        said = [
+        user_groups = [
             unit.items[0]
             for unit in self._units[:first]
             if _is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
         ]
         left = int(self._budget.room * _USER_SHARE)
-        sizes = sorted(item.tokens for item in said)
+        sizes = sorted(item.tokens for item in user_groups)
         if sum(sizes) <= left:
             return
         cap = left
@@ -196,14 +196,18 @@ class _NoteSweep:
             if size > cap:
                 break
             left -= size
-        for item in said:
+        for item in user_groups:
             if item.tokens > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 draft.replace(item, clip_message(item.message, max(chars, 100)))
 
     def _finish(self, made: _Fitted, first: int, passages: Sequence[NotePassage]) -> Outcome:
-        shown = len(self._choose_passages(first, passages))
-        quoted = f"with {shown} of {len(self._note.passages)} passages" if self._note.passages else "without passages"
+        passage_count = len(self._choose_passages(first, passages))
+        quoted = (
+            f"with {passage_count} of {len(self._note.passages)} passages"
+            if self._note.passages
+            else "without passages"
+        )
         whole = sum(len(unit.items) for unit in self._units[first:])
         why = (
             f"sweep to the state note of {self._note.horizon} {quoted}; the newest {whole} messages stay whole; of the"

@@ -122,10 +122,10 @@ HINT_PREFIX = "[Left the view, and can be had back: "
 
 def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
     """Say how to recall files that the new request names and that left the view, at most `most` of them."""
-    asked = next((item.message for item in reversed(view.items_since_reply()) if is_user_request(item.message)), None)
-    if asked is None or not view.ledger_items or view.items[-1].message.id != asked.id:
+    request = next((item.message for item in reversed(view.items_since_reply()) if is_user_request(item.message)), None)
+    if request is None or not view.ledger_items or view.items[-1].message.id != request.id:
         return NO_OUTCOME
-    names = find_file_names(text_of(asked))
+    names = find_file_names(text_of(request))
     notes = [item.message for item in view.items if is_group_note(item.message)] if names else []
     lines = [line for note in notes for line in lines_of_note(note)]
     for item in view.ledger_items if names else ():
@@ -139,7 +139,7 @@ def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
         return NO_OUTCOME
     text = HINT_PREFIX + "; ".join(list(found.values())[:most]) + "]"
     return Outcome(
-        (Insert(user_message(text, NOTE), asked.id),),
+        (Insert(user_message(text, NOTE), request.id),),
         why=f"the request names {format_count(len(found), 'file')} that left the view",
         grows=True,
     )

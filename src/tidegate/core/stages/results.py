@@ -212,8 +212,8 @@ def digest_results(
         after = group.last_id
         each = max(40, chars // max(1, view.tool_result_count - cutoff))
         for item in chosen:
-            said = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
-            lines.append(f"- {_label(group, item)} ({item.message.id}): {said}")
+            excerpt = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
+            lines.append(f"- {_label(group, item)} ({item.message.id}): {excerpt}")
     edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))
     return Outcome(tuple(edits), why=_describe_surplus(view, cutoff), grows=True)
 

@@ -57,7 +57,7 @@ def summarize(
     if not fresh:
         return NO_OUTCOME
     room = max(64, budget.room // 4)
-    gone = [item.message for group in old for item in group.items]
+    leaving = [item.message for group in old for item in group.items]
     request = SummaryRequest(
         messages=tuple(_shorten_result(item.message, input_chars) for item in fresh),
         instructions=_write_instructions(sections),
@@ -66,7 +66,7 @@ def summarize(
         prefix=before,
         suffix=behind
         + (f"\n[The full messages are in {save}]" if save else "")
-        + (make_recall_line(gone) if before == _DEFAULT_HEADING else ""),
+        + (make_recall_line(leaving) if before == _DEFAULT_HEADING else ""),
         after_id=old[0].last_id,
     )
     edits: list[Edit] = [Drop(collect_ids(old)), *make_reminder_edits(view, budget, old, reminder)]

@@ -128,9 +128,9 @@ def _find_tail(units: Sequence[Group], view: View, tokens: int, level: int, rese
     Of the groups before them the newest stay until they have `tokens`; the last of these only if they have at most
     `_MAX_TAIL` times that. If the user's messages, with a note after each, leave less below the level, fewer stay.
     """
-    said = sum(unit.tokens + NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
+    user_tokens = sum(unit.tokens + NOTE_TOKENS for unit in units if _is_of_client(unit.items[0].message))
     new = {item.message.id for item in view.items_since_reply()}
-    free = max(level - reserved - said, int(level * _MIN_TAIL))
+    free = max(level - reserved - user_tokens, int(level * _MIN_TAIL))
     used, first = 0, len(units)
     while first > 0:
         unit = units[first - 1]
@@ -224,9 +224,9 @@ class _Sweep:
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
-        said = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
+        user_groups = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
         before = sum(u.tokens for u in self._units[: self._old.start] if _is_of_client(u.items[0].message))
-        sizes = sorted(unit.tokens for unit in said)
+        sizes = sorted(unit.tokens for unit in user_groups)
         cap, left = max(sizes, default=0), max(room - before, room // 8)
         if sum(sizes) <= left:
             return
@@ -235,7 +235,7 @@ class _Sweep:
             if size > cap:
                 break
             left -= size
-        for unit in said:
+        for unit in user_groups:
             item = unit.items[0]
             if item.tokens > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60

@@ -48,13 +48,15 @@ def drop_turns(
         step = max(1, int((len(complete) - count) * share))
         left -= sum(turn.tokens for turn in complete[count : count + step])
         count += step
-    gone = complete[:count]
-    if not gone:
+    leaving = complete[:count]
+    if not leaving:
         return NO_OUTCOME
-    items = tuple(item for turn in gone for item in turn.items)
+    items = tuple(item for turn in leaving for item in turn.items)
     effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
     return Outcome(
-        (Drop(collect_ids(gone)),), effects=effects, why=f"the oldest {len(gone)} of {format_count(len(turns), 'turn')}"
+        (Drop(collect_ids(leaving)),),
+        effects=effects,
+        why=f"the oldest {len(leaving)} of {format_count(len(turns), 'turn')}",
     )
 
 
@@ -81,12 +83,12 @@ def text_only_turns(
     turns = split_turns(view)
     if below and len(turns) >= below:
         return NO_OUTCOME
-    gone = turns[: -max(1, keep)] if keep is not None else ()
-    kept = turns[len(gone) :]
-    edits: list[Edit] = [Drop(collect_ids(gone))] if gone else []
+    leaving = turns[: -max(1, keep)] if keep is not None else ()
+    kept = turns[len(leaving) :]
+    edits: list[Edit] = [Drop(collect_ids(leaving))] if leaving else []
     for turn in kept if current else kept[:-1]:
         edits.extend(_text_only(turn, turn is turns[-1], running))
-    leave = f"{format_count(len(gone), 'old turn')} out of the view; " if gone else ""
+    leave = f"{format_count(len(leaving), 'old turn')} out of the view; " if leaving else ""
     return (
         Outcome(tuple(edits), why=f"{leave}{format_count(len(kept), 'turn')} cut to request and reply")
         if edits
@@ -103,10 +105,10 @@ def _text_only(turn: Turn, newest: bool, running: bool) -> list[Edit]:
         keep.update(rest[-1].ids)
     elif reply is not None:
         keep.update(reply.ids if len(reply.items) == 1 else ())
-    gone = [group for group in rest if not keep.issuperset(group.ids)]
-    if gone:
-        edits.append(Drop(collect_ids(gone)))
-    if reply is not None and reply in gone:
+    leaving = [group for group in rest if not keep.issuperset(group.ids)]
+    if leaving:
+        edits.append(Drop(collect_ids(leaving)))
+    if reply is not None and reply in leaving:
         text = tuple(part for part in reply.items[0].message.parts if isinstance(part, Text))
         edits.append(Insert(Message("assistant", text, kind=NOTE), turn.groups[0].last_id))
     if not newest:
@@ -171,12 +173,12 @@ def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: 
 
 def clear_context(view: View, budget: Budget, *, flush: int = 0) -> Outcome:
     """Drop everything but the newest request."""
-    gone = [group for group in split_groups(view) if view.newest_request not in group.ids]
-    if not gone:
+    leaving = [group for group in split_groups(view) if view.newest_request not in group.ids]
+    if not leaving:
         return NO_OUTCOME
-    items = tuple(item for group in gone for item in group.items)
+    items = tuple(item for group in leaving for item in group.items)
     effects: tuple[Effect, ...] = (_make_flush(items, flush),) if flush else ()
-    return Outcome((Drop(collect_ids(gone)),), effects=effects, why="the context is cleared")
+    return Outcome((Drop(collect_ids(leaving)),), effects=effects, why="the context is cleared")
 
 
 def flush_memory(view: View, budget: Budget, *, tokens: int) -> Outcome:

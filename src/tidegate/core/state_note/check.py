@@ -256,13 +256,13 @@ def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
     overruled = [line for line in old.split("\n") if _OVERRULED.search(line)]
     lines = new.split("\n")
     returned: list[str] = []
-    for gone in overruled:
-        words = set(_WORD.findall(gone.casefold()))
+    for line_to_drop in overruled:
+        words = set(_WORD.findall(line_to_drop.casefold()))
         core = {word for word in words if not _OVERRULED.search(word)} - {"user", "because", "decision", "decided"}
         for line in list(lines):
-            said = set(_WORD.findall(line.casefold()))
-            again = bool(core) and len(core & said) * 10 >= 7 * len(core) and not _OVERRULED.search(line)
-            if again and len(said - core) <= max(2, len(core) // 3):
+            line_words = set(_WORD.findall(line.casefold()))
+            again = bool(core) and len(core & line_words) * 10 >= 7 * len(core) and not _OVERRULED.search(line)
+            if again and len(line_words - core) <= max(2, len(core) // 3):
                 lines.remove(line)
                 returned.append(line.strip())
     kept = [line for line in overruled if line in old and not any(_same(line, other) for other in lines)]
@@ -270,6 +270,6 @@ def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
 
 
 def _same(one: str, other: str) -> bool:
-    words, said = set(_WORD.findall(one.casefold())), set(_WORD.findall(other.casefold()))
-    shared = len(words & said)
-    return bool(words) and (shared * 2 >= len(words) or (shared >= _MIN_SHARED and shared * 2 >= len(said)))
+    words, other_words = set(_WORD.findall(one.casefold())), set(_WORD.findall(other.casefold()))
+    shared = len(words & other_words)
+    return bool(words) and (shared * 2 >= len(words) or (shared >= _MIN_SHARED and shared * 2 >= len(other_words)))

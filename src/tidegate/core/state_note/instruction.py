@@ -94,8 +94,8 @@ def make_note_task(view: View, budget: Budget, groups: Sequence[Group], head: in
 def write_instruction(
     view: View, budget: Budget, groups: Sequence[Group], limits: NoteLimits, previous: StateNote | None
 ) -> str:
-    shown = {ident for group in groups for ident in group.ids}
-    is_visible = previous is not None and shown_state_note_id(view) in shown and _shows(view, previous)
+    visible_ids = {ident for group in groups for ident in group.ids}
+    is_visible = previous is not None and shown_state_note_id(view) in visible_ids and _shows(view, previous)
     words = int(limits.note * _WORDS_PER_TOKEN)
     most = f"at most {words:,} words"
     if previous is not None:
@@ -158,10 +158,12 @@ def _tell_feedback(previous: StateNote) -> list[str]:
     if previous.passages:
         named = ", ".join(f'"{passage.find}"' for passage in previous.passages)
         lines += ["", f"Your last passages, which leave unless you name them again: {named}"]
-    told = [*previous.feedback[:_MAX_FEEDBACK]]
+    feedback = [*previous.feedback[:_MAX_FEEDBACK]]
     if previous.dropped:
-        told += [f"dropped from the note, because the log does not have it: {line}" for line in previous.dropped[:5]]
-    return [*lines, "What happened to your last note:", *(f"- {line}" for line in told)] if told else lines
+        feedback += [
+            f"dropped from the note, because the log does not have it: {line}" for line in previous.dropped[:5]
+        ]
+    return [*lines, "What happened to your last note:", *(f"- {line}" for line in feedback)] if feedback else lines
 
 
 def list_message_ids(groups: Sequence[Group], budget: Budget, tokens: int) -> list[str]:

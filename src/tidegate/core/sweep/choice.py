@@ -144,16 +144,16 @@ class Appraisal:
         )
 
     def _choose(self, room: float, without: Container[int]) -> Choice:
-        taken: dict[int, Kept] = {}
+        choices: dict[int, Kept] = {}
         too_large: dict[int, float] = {}
         worth = 0.0
         for offer in self._offers:
-            kept = taken.get(offer.group)
+            kept = choices.get(offer.group)
             if (kept is None and not offer.opens) or offer.group in without:
                 continue
             cost = self._overhead[offer.group] if kept is None else 0.0
-            shown = self._outcomes[offer.group] if kept is None else kept
-            new = [line for line in offer.lines if line.place not in shown.get(line.ident, ())]
+            visible_lines = self._outcomes[offer.group] if kept is None else kept
+            new = [line for line in offer.lines if line.place not in visible_lines.get(line.ident, ())]
             cost += sum(line.cost for line in new)
             if kept is not None and not new:
                 continue
@@ -163,11 +163,11 @@ class Appraisal:
             room -= cost
             worth += offer.density * cost
             if kept is None:
-                kept = taken[offer.group] = {ident: set(places) for ident, places in shown.items()}
+                kept = choices[offer.group] = {ident: set(places) for ident, places in visible_lines.items()}
             for line in new:
                 kept.setdefault(line.ident, set()).add(line.place)
-        missed = max((lost for group, lost in too_large.items() if group not in taken), default=0.0)
-        return Choice(taken, worth, missed)
+        missed = max((lost for group, lost in too_large.items() if group not in choices), default=0.0)
+        return Choice(choices, worth, missed)
 
 
 def _is_scattered(places: Collection[int], size: int) -> bool:
@@ -249,7 +249,7 @@ class _Appraiser:
     def offers(self, unit: Group, number: int, overhead: float, youth: float) -> list[Offer]:
         calls = [call for item in unit.items for call in calls_of(item.message)]
         again = {call.id for call in calls if (call.name, call.arguments) in self._made}
-        said = sum(self._said_worth(call) for call in calls if call.id not in again) * youth
+        arguments_worth = sum(self._said_worth(call) for call in calls if call.id not in again) * youth
         lines: list[_Valued] = []
         blocks: list[Offer] = []
         for item in reversed(unit.items):
@@ -261,7 +261,7 @@ class _Appraiser:
             if number < 0:
                 continue
             if stays_whole(item.message):
-                said += sum(line.worth for line in mine)
+                arguments_worth += sum(line.worth for line in mine)
                 continue
             lines += mine
             if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
@@ -273,7 +273,7 @@ class _Appraiser:
                 self._remember(self._targets[call.id])
         if number < 0:
             return []
-        return [*_line_offers(number, lines, overhead, said), *blocks]
+        return [*_line_offers(number, lines, overhead, arguments_worth), *blocks]
 
     def find_outcomes(self, unit: Group) -> Kept:
         """For each long result of a command the lines that say how it ended. Printing a file has no outcome."""
@@ -316,14 +316,16 @@ class _Appraiser:
         heat = max((self._heat(name) for name in files), default=_NO_FILE_HEAT)
         if files and files <= self._seen_again:
             heat *= _SEEN_AGAIN
-        taken = frozenset().union(*(self._taken.get(name, ()) for name in files))
+        listed_names = frozenset().union(*(self._taken.get(name, ()) for name in files))
         report = target is not None and target.runs_command
         text = text_of(item.message)
         heat *= youth
         size = min(max(_SMALL / max(1, len(text)), _LEAST_SIZE_WORTH), _LARGEST_SIZE_WORTH)
         if not files or report:
             heat *= size
-        lines = find_key_lines(text, self._seen, taken, report=report and target is not None and not target.shows_file)
+        lines = find_key_lines(
+            text, self._seen, listed_names, report=report and target is not None and not target.shows_file
+        )
         valued = [
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in lines

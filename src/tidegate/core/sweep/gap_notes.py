@@ -41,21 +41,21 @@ def make_gap_notes(
         ]
     count = budget.counter.count_text
     spare_for_ranges = left if ranges is None else ranges
-    shown: dict[int, int] = {}  # how many lines of a gap are shown, from its end
+    line_counts: dict[int, int] = {}  # how many lines of a gap are shown, from its end
     for answered in (True, False):
         for number in reversed(range(len(gaps))):
             lines = gaps[number].lines
             if answered and not tells_answer(lines[-1]):
                 continue
-            spare = left if number in shown else left - NOTE_TOKENS
-            while shown.get(number, 0) < (1 if answered else len(lines)):
-                line = lines[-1 - shown.get(number, 0)]
+            spare = left if number in line_counts else left - NOTE_TOKENS
+            while line_counts.get(number, 0) < (1 if answered else len(lines)):
+                line = lines[-1 - line_counts.get(number, 0)]
                 spare -= 0 if is_quoted(line) else count(line) + 1
                 if spare < 0:
                     break
-                shown[number] = shown.get(number, 0) + 1
+                line_counts[number] = line_counts.get(number, 0) + 1
                 left = spare
-    splits = [len(gap.lines) - shown.get(number, 0) for number, gap in enumerate(gaps)]
+    splits = [len(gap.lines) - line_counts.get(number, 0) for number, gap in enumerate(gaps)]
     chosen = [_join_ranges(gap, split, 0) for gap, split in zip(gaps, splits, strict=True)]
     costs = [0] * len(gaps)
     for detail in (1, 2):

@@ -69,17 +69,19 @@ def describe_group(group: Group) -> str:
         text = text_of(caller)
         return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
     span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
-    said = Counter(_describe_call(call, results.get(call.id)) for call in calls)
-    return "\n".join(f"- {span} {text}" + (f" ({count} times)" if count > 1 else "") for text, count in said.items())
+    descriptions = Counter(_describe_call(call, results.get(call.id)) for call in calls)
+    return "\n".join(
+        f"- {span} {text}" + (f" ({count} times)" if count > 1 else "") for text, count in descriptions.items()
+    )
 
 
 def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
-    said = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
+    description = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
     outcome = describe_outcome(call, answer) or (NO_OUTPUT if find_command(call) else "")
     if instructions_read_by(call):
         outcome = f"{outcome}, {_INSTRUCTIONS_LEFT}".removeprefix(", ")
-    return f"{said}{OUTCOME}{outcome}" if outcome else said
+    return f"{description}{OUTCOME}{outcome}" if outcome else description
 
 
 def find_subject(call: Call) -> str:
@@ -137,8 +139,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
         if failed and not last:  # an edit quotes what it did not find after it has said so
             last = printed.strip().partition("\n")[0]
-    shown = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
-    return ", ".join(filter(None, (size, ended, shown))).replace(OUTCOME, " → ")
+    outcome_line = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
+    return ", ".join(filter(None, (size, ended, outcome_line))).replace(OUTCOME, " → ")
 
 
 def _find_printed(text: str) -> str:
@@ -309,9 +311,9 @@ class WorkSummary:
         return "; ".join(filter(None, texts))
 
     def _list_names(self, verb: str, counts: Counter[str], most: int) -> str:
-        shown = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(most)]
-        more = len(counts) - len(shown) + self.unnamed[verb]
-        return f"{verb} {', '.join(shown)}{f', +{more}' if more else ''}" if shown else ""
+        names_with_counts = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(most)]
+        more = len(counts) - len(names_with_counts) + self.unnamed[verb]
+        return f"{verb} {', '.join(names_with_counts)}{f', +{more}' if more else ''}" if names_with_counts else ""
 
 
 def _plain(text: str) -> str:
@@ -348,11 +350,11 @@ def quote_answer(ident: str, text: str, chars: int) -> str:
     body = _QUOTE_NOTICE.sub("", text).strip("\n")
     if chars < _LEAST_QUOTE:
         return f"- {ident}{ANSWERED}{fold_line(body, _SAID_CHARS)}"
-    shown = shorten_prose(body, chars)
-    if notice or len(shown) < len(body):
-        length = len(shown.replace(GAP_MARK, ""))
-        shown = f"{shown}\n[{length:,} of {size:,} characters; recall {ident} has all of it]"
-    return f"- {ident}{_QUOTED}" + "".join(f"{_QUOTE}{line}" for line in shown.split("\n"))
+    quotation = shorten_prose(body, chars)
+    if notice or len(quotation) < len(body):
+        length = len(quotation.replace(GAP_MARK, ""))
+        quotation = f"{quotation}\n[{length:,} of {size:,} characters; recall {ident} has all of it]"
+    return f"- {ident}{_QUOTED}" + "".join(f"{_QUOTE}{line}" for line in quotation.split("\n"))
 
 
 def requote(line: str, chars: int) -> str:

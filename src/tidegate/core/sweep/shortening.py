@@ -102,25 +102,25 @@ def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...
     texts = text_of(message).split("\n")
     before = next((match for line in texts if (match := _LINES_NOTICE.match(line))), None)
     own = [place for place, line in enumerate(texts) if not is_marker(line)]
-    shown = [place for place in _add_file_names(places, texts) if not is_marker(texts[place])]
+    visible = [place for place in _add_file_names(places, texts) if not is_marker(texts[place])]
     size = sum(len(texts[place]) + 1 for place in own)
-    omitted = size - sum(len(clip_line(texts[place])) + 1 for place in shown)
+    omitted = size - sum(len(clip_line(texts[place])) + 1 for place in visible)
     if omitted <= _LEAST_SHARE * size or (before is None and omitted <= _LEAST_SAVING):
         return message.parts
     lines: list[str] = []
     last = -1
-    for place in _close_gaps(shown, texts):
+    for place in _close_gaps(visible, texts):
         if lines and place > last + 1:
             lines.append(GAP_MARK)
         lines.append(clip_line(texts[place]))
         last = place
-    if lines and any(map(str.strip, texts[: shown[0]])) and not _is_notice_only(texts[: shown[0]]):
+    if lines and any(map(str.strip, texts[: visible[0]])) and not _is_notice_only(texts[: visible[0]]):
         lines.insert(0, GAP_MARK)
-    if lines and any(map(str.strip, texts[shown[-1] + 1 :])):
+    if lines and any(map(str.strip, texts[visible[-1] + 1 :])):
         lines.append(GAP_MARK)
     filled_count = sum(bool(texts[place].strip()) for place in own)
-    if before is None and filled_count == len(shown) == 1 and clip_line(texts[shown[0]]) != texts[shown[0]]:
-        count = f"first {len(clip_line(texts[shown[0]])) - len(GAP_MARK):,} of {len(texts[shown[0]]):,} characters"
+    if before is None and filled_count == len(visible) == 1 and clip_line(texts[visible[0]]) != texts[visible[0]]:
+        count = f"first {len(clip_line(texts[visible[0]])) - len(GAP_MARK):,} of {len(texts[visible[0]]):,} characters"
     else:
         all_lines = (before[1] or before[2]) if before else f"{_count_lines(texts):,}"
         shown_count = len(lines) - lines.count(GAP_MARK)

@@ -118,10 +118,10 @@ def clip_chars(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     """Clip to `limit` characters. `{chars}` and `{lines}` in the notice become the numbers of what was left out."""
     if len(text) <= limit:
         return ClippedText(text)
-    taken = len(_longest(notice, text))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    return _assemble(text, *_halves(max(limit - taken, 0), mode), notice)
+    notice_size = len(_longest(notice, text))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    return _assemble(text, *_halves(max(limit - notice_size, 0), mode), notice)
 
 
 def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: str = CLIP_NOTICE) -> ClippedText:
@@ -131,10 +131,10 @@ def clip_bytes(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     raw = text.encode("utf-8", "surrogatepass")
     if len(raw) <= limit:
         return ClippedText(text)
-    taken = len(_longest(notice, text).encode("utf-8", "surrogatepass"))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    head, tail = _halves(max(limit - taken, 0), mode)
+    notice_size = len(_longest(notice, text).encode("utf-8", "surrogatepass"))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    head, tail = _halves(max(limit - notice_size, 0), mode)
     while head and raw[head] & 0xC0 == 0x80:
         head -= 1
     start = len(raw) - tail
@@ -201,10 +201,10 @@ def clip_tokens(
         guess = len(text) * limit // total
     else:
         guess = limit * 3
-    taken = counter.count_text(_longest(notice, text))
-    if taken * 2 > limit:
-        notice, taken, mode = "", 0, "head"
-    return _search(text, guess * (limit - taken) // limit, limit, counter, mode, notice)
+    notice_size = counter.count_text(_longest(notice, text))
+    if notice_size * 2 > limit:
+        notice, notice_size, mode = "", 0, "head"
+    return _search(text, guess * (limit - notice_size) // limit, limit, counter, mode, notice)
 
 
 def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: ClipMode, notice: str) -> ClippedText:

@@ -41,26 +41,26 @@ def shorten_prose(text: str, chars: int) -> str:
     if bodies:
         ranks[bodies[-1]] = _LAST
         ranks[bodies[0]] = _FIRST
-    taken: set[int] = set()
+    places_to_keep: set[int] = set()
     left = chars
     outline = [number for number, block in enumerate(blocks) if not block.rank]
     has_outline = sum(len(blocks[number].text) + 3 for number in outline) <= chars * _OUTLINE_SHARE
     for number in sorted(bodies, key=lambda each: (-ranks[each], each)):
         if has_outline and ranks[number] < _LAST:
-            left -= sum(len(blocks[each].text) + 3 for each in outline if each not in taken)
-            taken.update(outline)
-        new = [each for each in (number, *_headings_of(blocks, number)) if each not in taken]
+            left -= sum(len(blocks[each].text) + 3 for each in outline if each not in places_to_keep)
+            places_to_keep.update(outline)
+        new = [each for each in (number, *_headings_of(blocks, number)) if each not in places_to_keep]
         cost = sum(len(blocks[each].text) + 3 for each in new)
         if cost <= left:
-            taken.update(new)
+            places_to_keep.update(new)
             left -= cost
         elif number == bodies[0] and chars > 80:
             blocks[number] = _Block(_clip_sentence(blocks[number].text, chars), _FIRST)
-            taken.add(number)
+            places_to_keep.add(number)
             left -= len(blocks[number].text)
     lines: list[str] = []
     last = -1
-    for number in sorted(taken):
+    for number in sorted(places_to_keep):
         if number > last + 1:
             lines.append(GAP)
         lines.append(blocks[number].text)

@@ -144,15 +144,17 @@ def find_rules(text: str) -> list[str]:
     listed = False
     for line in text.split("\n"):
         item = LIST_ITEM.match(line)
-        said = line[item.end() :].strip() if item else line.strip()
-        if listed and item and _SENTENCE_FEW <= len(said) <= MAX_RULE_CHARS:
-            found.setdefault(said)
+        item_text = line[item.end() :].strip() if item else line.strip()
+        if listed and item and _SENTENCE_FEW <= len(item_text) <= MAX_RULE_CHARS:
+            found.setdefault(item_text)
             continue
-        listed = (listed and not said) or (not item and len(said) <= 80 and _HEADING.match(said) is not None)
-        plain = _QUOTED.sub(lambda quotation: "_" * len(quotation[0]), said)
+        listed = (listed and not item_text) or (
+            not item and len(item_text) <= 80 and _HEADING.match(item_text) is not None
+        )
+        plain = _QUOTED.sub(lambda quotation: "_" * len(quotation[0]), item_text)
         for start, end in _sentences(plain):
             if _is_rule(plain[start:end]):
-                found.setdefault(said[start:end])
+                found.setdefault(item_text[start:end])
     return list(found)[:MAX_RULES_PER_MESSAGE]
 
 

@@ -275,8 +275,10 @@ class _SessionExamination:
         if judged.view is None:
             self._add(f"Event {judged.failed_seq} does not follow from those before it.", "broken", _FORK_REMEDY)
             return
-        gone = sum(isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read())
-        state = f"{gone:,} of them lost earlier, the others whole" if gone else "all whole"
+        lost_count = sum(
+            isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read()
+        )
+        state = f"{lost_count:,} of them lost earlier, the others whole" if lost_count else "all whole"
         self._add(f"{log.head:,} records, {state}.", "fine")
         if judged.unlawful_seqs:
             which = ", ".join(map(str, judged.unlawful_seqs[:5]))

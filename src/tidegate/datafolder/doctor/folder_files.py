@@ -127,10 +127,10 @@ def _unreadable_mark(data: FolderContents, file: str, repair: bool) -> Finding:
 
 def check_leftover_files(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Find files that were being written when a process died."""
-    begun = [path for path in _own_files(data) if _is_temporary(path)] + list(
+    leftovers = [path for path in _own_files(data) if _is_temporary(path)] + list(
         (data.root / DAMAGED_FOLDER).glob(".rescue-*")
     )
-    old = [path for path in begun if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS]
+    old = [path for path in leftovers if time.time() - path.lstat().st_mtime > _ABANDONED_SECONDS]
     if not old:
         return
     for path in old if repair else []:

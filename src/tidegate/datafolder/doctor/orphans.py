@@ -48,17 +48,17 @@ def _session_keys(data: FolderContents) -> set[str]:
 
 def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
     """Handle one orphan. The sessions are listed again under its lock: a new session has files before it has a log."""
-    said = f"Data of a session that no longer exists: {what} ({path.name})."
+    description = f"Data of a session that no longer exists: {what} ({path.name})."
     with data.locks.exclusive_key(key) as acquired:
         if not acquired or key in _session_keys(data):
             return
         if not repair:
-            yield Finding("", said, "broken", "With --repair it is moved to damaged/.")
+            yield Finding("", description, "broken", "With --repair it is moved to damaged/.")
             return
         try:
-            yield Finding("", said, "mended", _remove_or_move(data, path, key, what))
+            yield Finding("", description, "mended", _remove_or_move(data, path, key, what))
         except (OSError, TidegateError) as hindrance:
-            yield Finding("", said, "broken", str(hindrance))
+            yield Finding("", description, "broken", str(hindrance))
 
 
 def _remove_or_move(data: FolderContents, path: Path, key: str, what: str) -> str:

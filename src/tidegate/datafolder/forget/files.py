@@ -154,8 +154,8 @@ def remove_phrase_from_note(text: str, words: PhraseRemover) -> str:
 
 def remove_note_titles(text: str, session: str, messages: Iterable[Message], mask: Callable[[str], str]) -> str:
     """Return the title of an entry: the beginning of its request."""
-    asked = [make_note_title([message]) for message in messages if is_user_request(message)]
-    for title in {_heading(shown, 120) for each in asked for shown in (each, mask(each))}:
+    note_titles = [make_note_title([message]) for message in messages if is_user_request(message)]
+    for title in {_heading(title_text, 120) for each in note_titles for title_text in (each, mask(each))}:
         heading = rf"^(## [0-9:]+ · {re.escape(_source(session))} · ){re.escape(title)}$"
         text = re.sub(heading, rf"\g<1>{TOMBSTONE}", text, flags=re.MULTILINE)
     return text

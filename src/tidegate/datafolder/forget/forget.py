@@ -257,10 +257,10 @@ def _get_rewritable_store(data: FolderContents) -> RewritableStore:
 
 def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str] | None = None) -> _LogChanges:
     changes: dict[int, Event] = {}
-    ids, told, marked, noted = list[str](), list[str](), list[str](), set[str]()
+    ids, texts, marked, noted = list[str](), list[str](), list[str](), set[str]()
     about = set(about or ())
     for event in log.read():
-        told += (again := find_derived_messages(event, about))
+        texts += (again := find_derived_messages(event, about))
         about.update(again)
         if isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten":
             noted.update(event.payload.text.split())
@@ -271,7 +271,7 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
         elif TOMBSTONE.encode() in encode_event(event):
             marked.append(_event_name(event))
     unsaid = () if changes else tuple(place for place in marked if place not in noted)
-    return _LogChanges(changes, tuple(ids), tuple(each for each in told if each not in ids), unsaid)
+    return _LogChanges(changes, tuple(ids), tuple(each for each in texts if each not in ids), unsaid)
 
 
 def _event_name(event: Event) -> str:

@@ -91,8 +91,12 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
         message = _blank_message(edit.message)
         return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
     if isinstance(edit, Insert) and edit.message.kind == STATE_NOTE:
-        shown = forget_in_shown_note(edit.message, ids)
-        return edit if shown == edit.message else Insert(shown, edit.after_id, _count_upper_bound(shown))
+        note_without_ids = forget_in_shown_note(edit.message, ids)
+        return (
+            edit
+            if note_without_ids == edit.message
+            else Insert(note_without_ids, edit.after_id, _count_upper_bound(note_without_ids))
+        )
     if isinstance(edit, RemoveRule) and edit.id in ids:
         return RemoveRule(TOMBSTONE, edit.id)
     return edit
@@ -121,8 +125,8 @@ def find_derived_messages(event: Event, about: set[str]) -> list[str]:
         return [message.id] if is_recorded else []
     if not isinstance(event.payload, ViewEdited):
         return []
-    gone = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}
-    if not gone & about:
+    removed_ids = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}
+    if not removed_ids & about:
         return []
     return [edit.message.id for edit in event.payload.edits if isinstance(edit, Insert)]
 

@@ -94,14 +94,14 @@ def make_trace_lines(
 
     With `content`, the lines of messages have their whole text and the whole arguments of their calls.
     """
-    shown = (
+    excerpt = (
         session
         if len(session) <= _MAX_TEXT_CHARS
         else clip_chars(session, _MAX_TEXT_CHARS, mode="head", notice="").text
     )
 
     def line(name: str) -> TraceLine:
-        return TraceLine(event.time, event.seq, name, shown)
+        return TraceLine(event.time, event.seq, name, excerpt)
 
     what = event.payload
     if isinstance(what, MessageAdded):
@@ -130,14 +130,15 @@ def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, 
         lines[0].text = text or None
         return lines
     result = result_of(message)
-    said = line("message" if result is None else "tool_result")
-    said.id, said.tokens, said.kind = _clip_name(message.id), what.tokens, _clip_name(message.kind) or None
-    said.chars, said.text = sum(map(len, texts_of(message))), text
+    trace_line = line("message" if result is None else "tool_result")
+    trace_line.id, trace_line.tokens = _clip_name(message.id), what.tokens
+    trace_line.kind = _clip_name(message.kind) or None
+    trace_line.chars, trace_line.text = sum(map(len, texts_of(message))), text
     if result is None:
-        said.role = message.role
+        trace_line.role = message.role
     else:
-        said.call, said.error = _clip_name(result.call_id), result.error
-    return [said]
+        trace_line.call, trace_line.error = _clip_name(result.call_id), result.error
+    return [trace_line]
 
 
 def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:

@@ -128,13 +128,13 @@ async def _ask(task: ProbeTask, messages: Sequence[Mapping[str, Any]], provider:
             used_in, used_out = used_in + usage.input_tokens, used_out + usage.output_tokens
             price = compute_model_cost(usage, provider.model)
             dollars = None if dollars is None or price is None else dollars + price.total
-            said = parse_reply(provider.wire, reply)
-            calls = [call for message in said for call in calls_of(message)]
+            answer = parse_reply(provider.wire, reply)
+            calls = [call for message in answer for call in calls_of(message)]
             if not calls or recalls >= _MAX_RECALL_CALLS:
-                text = task.mask("\n".join(text for message in said for text in texts_of(message)).strip())
+                text = task.mask("\n".join(text for message in answer for text in texts_of(message)).strip())
                 return ProbeAnswer(text, recalls, used_in, used_out, dollars)
             recalls += len(calls)
-            session.add(*said, *(_run_recall(call, task) for call in calls))
+            session.add(*answer, *(_run_recall(call, task) for call in calls))
     except (ProviderError, TidegateError) as error:
         return ProbeAnswer("", recalls, used_in, used_out, dollars, str(error.args[0]) if error.args else str(error))
 

@@ -57,8 +57,8 @@ def generate_questions(
 
 def is_right_answer(answer: str, expected: Sequence[str]) -> bool:
     """Return whether the answer contains every expected text; case, punctuation and spacing do not count."""
-    said = _normalize(answer)
-    return all(_normalize(text) in said for text in expected)
+    normal_answer = _normalize(answer)
+    return all(_normalize(text) in normal_answer for text in expected)
 
 
 def _normalize(text: str) -> str:

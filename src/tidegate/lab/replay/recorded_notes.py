@@ -74,8 +74,8 @@ class ReplayNotes:
         self.used.append(question.key)
         self.unusable += notes.take(task, answer).note is None
         counter = session.counter
-        asked = counter.count_text(task.instruction) + REQUEST_OVERHEAD
-        return NoteUsage(session.tokens, asked, counter.count_text(answer))
+        instruction_tokens = counter.count_text(task.instruction) + REQUEST_OVERHEAD
+        return NoteUsage(session.tokens, instruction_tokens, counter.count_text(answer))
 
 
 def hash_question(log: LogReader, task: NoteTask) -> str:

@@ -148,26 +148,26 @@ class _ReplayRun:
         """Prepare a request. `ends_turn`: the recorded answer to it has no calls."""
         self._report.calls += 1
         self._time += SECONDS_PER_CALL
-        asked = ContenderRequest(at, (), self._refusal)
+        request = ContenderRequest(at, (), self._refusal)
         if not self._refusal:
             self._summary_usage = []
-            begun = process_time()
+            start = process_time()
             try:
                 messages = self._session.prepare(self._summarize).messages
-                cpu = process_time() - begun
-                asked = ContenderRequest(at, messages, "", cpu, tuple(self._summary_usage), self._recall)
+                cpu = process_time() - start
+                request = ContenderRequest(at, messages, "", cpu, tuple(self._summary_usage), self._recall)
                 self._check_request(messages)
                 if self._notes is not None:
-                    asked = asked._replace(note=self._notes.write_if_due(messages, turn_ended=ends_turn))
+                    request = request._replace(note=self._notes.write_if_due(messages, turn_ended=ends_turn))
             except TooSmall as refusal:
                 self._refusal = self._report.refusal = str(refusal)
-                asked = ContenderRequest(at, (), self._refusal)
+                request = ContenderRequest(at, (), self._refusal)
             except Exception as error:  # noqa: BLE001 - the lab is here to count them, whatever they are
                 self._count_failure(error)
-                asked = ContenderRequest(at, (), str(error) or type(error).__name__)
+                request = ContenderRequest(at, (), str(error) or type(error).__name__)
         self._report.refused += bool(self._refusal)
         if self._on_request is not None:
-            self._on_request(asked)
+            self._on_request(request)
 
     def _summarize(self, request: SummaryRequest) -> str:
         """Write the deterministic summary that the session asks for, and note what a model's would cost."""
@@ -240,10 +240,10 @@ def classify_newest_message(
 ) -> Literal["whole", "begun", "gone"]:
     """Return whether the request holds this user message: whole, its start at least, or not at all."""
     wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
-    shown = [_user_text_of(message) for message in messages if message.get("role") == "user"]
-    if all(any(text in said for said in reversed(shown)) for text in wanted):
+    user_texts = [_user_text_of(message) for message in messages if message.get("role") == "user"]
+    if all(any(text in user_text for user_text in reversed(user_texts)) for text in wanted):
         return "whole"
-    return "begun" if any(wanted[0][:40] in said for said in shown) else "gone"
+    return "begun" if any(wanted[0][:40] in user_text for user_text in user_texts) else "gone"
 
 
 def _user_text_of(message: Mapping[str, object]) -> str:

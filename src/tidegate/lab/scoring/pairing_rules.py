@@ -28,28 +28,28 @@ def find_chat_faults(messages: Sequence[_Json]) -> set[str]:
     if not messages:
         return {"no messages"}
     broken: set[str] = set()
-    begun = False
-    asked: _Json | None = None  # the assistant message whose results are being read
+    has_begun = False
+    asking_message: _Json | None = None  # the assistant message whose results are being read
     answers: list[object] = []
     for message in messages:
         role = message.get("role")
         if role == "tool":
             if _is_empty_message(message):
                 broken.add("empty tool")
-            if asked is None:
+            if asking_message is None:
                 broken.add("result without call")
-                _check_first_role(begun, role, broken)
-                begun = True
+                _check_first_role(has_begun, role, broken)
+                has_begun = True
             else:
                 answers.append(message.get("tool_call_id"))
             continue
-        _check_results(asked, answers, broken)
-        asked, answers = None, []
-        begun = _check_message(message, begun, broken)
+        _check_results(asking_message, answers, broken)
+        asking_message, answers = None, []
+        has_begun = _check_message(message, has_begun, broken)
         if role == "assistant" and message.get("tool_calls"):
-            asked = message
-    _check_results(asked, answers, broken)
-    if not begun:
+            asking_message = message
+    _check_results(asking_message, answers, broken)
+    if not has_begun:
         broken.add("no message but system")
     if messages[-1].get("role") not in ("user", "tool"):
         broken.add("last not user or tool")

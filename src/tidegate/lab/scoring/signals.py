@@ -111,9 +111,9 @@ class _SearchablePages(NamedTuple):
     def of(
         cls, messages: Sequence[_Json], pages: list[str], shelf: WordPageIndex, ruler: UnitCounter
     ) -> "_SearchablePages":
-        told = [at for at, message in enumerate(messages) if message["role"] in ("user", "tool")]
+        outside_places = [at for at, message in enumerate(messages) if message["role"] in ("user", "tool")]
         everything = PageStream(pages, shelf)
-        return cls(everything, PageStream(pages, shelf, told), _Distance(everything, messages, pages, ruler))
+        return cls(everything, PageStream(pages, shelf, outside_places), _Distance(everything, messages, pages, ruler))
 
 
 class _Distance:

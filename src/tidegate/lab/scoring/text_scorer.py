@@ -69,12 +69,12 @@ class TextScorer:
         self.figures = TextFigures()
         self._half_window = window / 2
         self._tokens_before = tokens_before
-        asked = [at for at in answer_indices if tokens_before[at] > window]
-        self._needs: dict[int, list[TextNeed]] = {at: [] for at in asked}
+        answers_beyond = [at for at in answer_indices if tokens_before[at] > window]
+        self._needs: dict[int, list[TextNeed]] = {at: [] for at in answers_beyond}
         for need in needs:
             if need.message_index in self._needs and self._is_asked(need) and need.name not in common_names:
                 self._needs[need.message_index].append(need)
-        self._rules = {at: self._far_rules(at, rules) for at in asked[_RULES_EVERY - 1 :: _RULES_EVERY]}
+        self._rules = {at: self._far_rules(at, rules) for at in answers_beyond[_RULES_EVERY - 1 :: _RULES_EVERY]}
         self._lines = _Memo(lambda text: frozenset(clean_lines(text)))
         self._blocks = _Memo(lambda text: join_lines(clean_lines(text)))
         self._flat = _Memo(flatten_spaces)

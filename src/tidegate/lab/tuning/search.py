@@ -132,9 +132,9 @@ class SettingsSearch:
         bounds = _make_distributions(self._tunable)
         done = 0
         while done < trials:
-            asked = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
-            found = self._score_trials(asked, before)
-            for trial, (settings, value) in zip(asked, found, strict=True):
+            trials_to_run = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
+            found = self._score_trials(trials_to_run, before)
+            for trial, (settings, value) in zip(trials_to_run, found, strict=True):
                 study.tell(trial, value)
                 if value > most + 1e-9:
                     best, most = settings, value

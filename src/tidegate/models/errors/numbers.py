@@ -181,9 +181,9 @@ def _spell_number(name: re.Match[str]) -> str:
 def _match_numbers(sentences: tuple[str, ...], lines: Iterable[str]) -> dict[str, int]:
     """Return the numbers of all matching sentences; the first of a name counts."""
     numbers: dict[str, int] = {}
-    said = list(lines)
+    text_lines = list(lines)
     for sentence in _compile_sentences(sentences):
-        for line in said:
+        for line in text_lines:
             match = sentence.search(line)
             for name, digits in (match.groupdict() if match else {}).items():
                 if digits is not None:

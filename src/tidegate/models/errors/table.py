@@ -318,9 +318,9 @@ _ENDPOINT: Final = re.compile(
 
 def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None:
     """Return the first row, in the order of the table, that matches any of the lines."""
-    said = [_ENDPOINT.sub("(endpoint)", line.replace("’", "'").replace("\\n", " ")) for line in lines]
+    text_lines = [_ENDPOINT.sub("(endpoint)", line.replace("’", "'").replace("\\n", " ")) for line in lines]
     for row in ERROR_TABLE:
-        if status not in row.excluded_statuses and any(map(compile_patterns(row.patterns).search, said)):
+        if status not in row.excluded_statuses and any(map(compile_patterns(row.patterns).search, text_lines)):
             return row
     return None
 

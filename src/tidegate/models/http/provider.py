@@ -130,16 +130,16 @@ class HttpProvider:
         body = add_stream_option(self._endpoint, request if self._marks is None else self._marks.escape(request))
         tried = 0
         while True:
-            shown = False
+            has_shown = False
             try:
                 async with aclosing(self._send_once(body)) as answer:
                     async for each in answer:
-                        shown = True
+                        has_shown = True
                         yield each
                 return
             except ProviderError as fault:
                 pause = self.retries.delay_after(fault, tried)
-                if shown or pause is None:
+                if has_shown or pause is None:
                     raise
             await self.retries.sleep(pause)
             tried += 1

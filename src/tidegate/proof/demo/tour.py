@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from textwrap import shorten
 from typing import Final
 
 import msgspec
@@ -47,6 +46,7 @@ from tidegate.proof.demo.bug_fix import (
 )
 from tidegate.proof.session_proof import Proof, SessionWitness
 from tidegate.session.session import Session
+from tidegate.session.state_notes import NOTE_STAGE
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tidegate.terminal.output import make_console
 
@@ -59,7 +59,6 @@ _READING_SECONDS: Final = 2.0
 _BARS_EVERY: Final = 25
 """Steps between two bars where they cannot be drawn over each other."""
 _NAMED_PARTS: Final = 4
-_MAX_REASON_CHARS: Final = 140
 _Json = Mapping[str, object]
 
 
@@ -180,12 +179,14 @@ class _Tour:
         budget = self._session.budget
         self._show.bar(step, decision.tokens_before + budget.fixed, budget.capacity, is_kept=True)
         self._show.decision(step, decision)
-        self._show.detail(f"why: {shorten(decision.reason, _MAX_REASON_CHARS)}")
+        self._show.detail(f"why: {decision.reason.partition('; ')[0]}")
         after = {item.message.id for item in self._session.view.items}
         left = [message for message in before if message.id not in after]
         self._show.detail(f"what filled the window: {_describe_parts(before)}")
         self._show.detail(f"what left it: {_describe_parts(left)}. The log has all of it.")
-        self._show.detail("what stayed: the user's words, a map of what left, and the newest messages", pause=True)
+        note = "the state note, " if decision.stage == NOTE_STAGE else ""
+        stayed = f"what stayed: the user's words, {note}a map of what left, and the newest messages"
+        self._show.detail(stayed, pause=True)
 
     def _tell_note(self, step: int) -> None:
         note = self._session.state_notes.newest

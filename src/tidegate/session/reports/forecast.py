@@ -122,9 +122,9 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
         decisions = done.value
     if edited is None:
         made = decisions[-1]
-        told = "" if saves and made.acted else made.reason
+        reason = "" if saves and made.acted else made.reason
         return RuleForecast(
-            moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=told
+            moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=reason
         )
     return RuleForecast(
         moment,

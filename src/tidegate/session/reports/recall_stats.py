@@ -47,9 +47,9 @@ class RecallStats(msgspec.Struct, frozen=True):
         return bool(self.hits or self.misses or self.rereads or self.hints)
 
     def __str__(self) -> str:
-        told = f"recalled: {self.hits:,} found, {self.misses:,} not; fetched again what could have been recalled:"
-        told += f" {self.rereads:,} of {self.calls:,} calls"
-        return f"{told}; hints: {self.hints:,}, {self.followed:,} followed" if self.hints else told
+        line = f"recalled: {self.hits:,} found, {self.misses:,} not; fetched again what could have been recalled:"
+        line += f" {self.rereads:,} of {self.calls:,} calls"
+        return f"{line}; hints: {self.hints:,}, {self.followed:,} followed" if self.hints else line
 
 
 def count_recalls(log: LogReader) -> RecallStats:
@@ -121,9 +121,9 @@ class RecallCounter:
     def _said(self, message: Message) -> None:
         result = result_of(message)
         if result is not None:
-            asked = self._asked.pop(result.call_id, None)
-            if asked is not None:
-                self._answered(asked, message, failed=result.error)
+            open_call = self._asked.pop(result.call_id, None)
+            if open_call is not None:
+                self._answered(open_call, message, failed=result.error)
             return
         for call in calls_of(message):
             self._count(calls=1)
@@ -166,8 +166,8 @@ class RecallCounter:
         return self._left[ident] > 0 or int(ident[1:].partition(".")[0]) < self._cleared
 
     def _count_followed_hint(self, call: Call) -> None:
-        asked = [text for _, text in iterate_strings(parse_call_arguments(call))]
-        spans = [span for text in asked for span in _find_ranges(text)]
+        argument_texts = [text for _, text in iterate_strings(parse_call_arguments(call))]
+        spans = [span for text in argument_texts for span in _find_ranges(text)]
         for hint in self._hinted:
             if any(first <= place <= last for place in hint for first, last in spans):
                 self._hinted.remove(hint)

@@ -71,9 +71,11 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
     for cell in cells:
         assert cell.item is not None
         message, event = cell.item.message, events.get(_event_seq(cell.item))
-        said = 0
+        user_count = 0
         if event is not None and isinstance(event.payload, MessageAdded) and cell.item.edited:
-            said = round(event.payload.tokens * cell.tokens / cell.weight) if cell.weight else event.payload.tokens
+            user_count = (
+                round(event.payload.tokens * cell.tokens / cell.weight) if cell.weight else event.payload.tokens
+            )
         yield MessageUsage(
             message.id,
             cell.category,
@@ -83,8 +85,8 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
             cell.turns_ago,
             max(0.0, now - event.time) if event is not None else None,
             cell.dollars,
-            _explain_presence(cell.item, session.view, event, takers, said),
-            said,
+            _explain_presence(cell.item, session.view, event, takers, user_count),
+            user_count,
         )
 
 
@@ -96,18 +98,18 @@ def _explain_presence(item: Item, view: View, event: Event | None, takers: Mappi
         return "pinned: it is always kept, word for word"
     if item.message.kind == LEDGER:
         return "the ledger: rules and facts of removed messages"
-    told: list[str] = []
+    lines: list[str] = []
     if event is not None and isinstance(event.payload, ViewEdited):
-        gone = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
-        told.append(
-            f"stands for {gone:,} messages that were removed at record {event.seq}"
-            if gone
+        dropped_count = sum(len(edit.ids) for edit in event.payload.edits if isinstance(edit, Drop))
+        lines.append(
+            f"stands for {dropped_count:,} messages that were removed at record {event.seq}"
+            if dropped_count
             else f"added at record {event.seq}"
         )
     elif said:
-        told.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
-    told.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
-    return "; ".join(told)
+        lines.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
+    lines.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
+    return "; ".join(lines)
 
 
 def _event_seq(item: Item | None) -> int:

@@ -59,15 +59,15 @@ def by_user(line: str) -> bool:
 
 def _attribute_line(line: str) -> str:
     item = _LIST_MARKER.match(line)
-    said = line[item.end() :] if item else line
+    item_text = line[item.end() :] if item else line
     if (
-        not said.strip()
+        not item_text.strip()
         or line.startswith(_UNATTRIBUTED_PREFIXES)
-        or said.rstrip().endswith(":")
+        or item_text.rstrip().endswith(":")
         or _AUTHOR_PREFIX.match(line)
     ):
         return line
-    return f"{item[0] if item else '- '}{_CONCLUSION_PREFIX}{said}"
+    return f"{item[0] if item else '- '}{_CONCLUSION_PREFIX}{item_text}"
 
 
 _KEPT_FACTS_HEADING: Final = "## Kept facts"
@@ -389,17 +389,17 @@ def _missing_lines(text: str, asked: AnswerCriteria) -> list[str]:
     """Return missing user rules, one per line, then the missing facts on one line, which a later digest reads item by
     item.
     """
-    told = [line.strip() for line in asked.previous.split("\n")]
-    told = [line.removeprefix("- ") for line in told if line and not line.startswith(("[", "#"))]
+    previous_lines = [line.strip() for line in asked.previous.split("\n")]
+    previous_lines = [line.removeprefix("- ") for line in previous_lines if line and not line.startswith(("[", "#"))]
     have = [set(re.findall(r"\w+", line.casefold())) for line in text.split("\n")]
-    said = [line for line in dict.fromkeys(told) if by_user(line) and len(line) <= 600]
-    rules = [line for line in said if find_rule_sentences(line) and not _is_rule_present(line, have)]
-    shown = text + "\n".join(rules)
+    user_lines = [line for line in dict.fromkeys(previous_lines) if by_user(line) and len(line) <= 600]
+    rules = [line for line in user_lines if find_rule_sentences(line) and not _is_rule_present(line, have)]
+    whole_text = text + "\n".join(rules)
     found = [
         fact
-        for line in told
+        for line in previous_lines
         for fact in find_facts(line, 20_000)
-        if fact.kind in _KEPT_FACT_KINDS and fact.value not in shown
+        if fact.kind in _KEPT_FACT_KINDS and fact.value not in whole_text
     ]
     facts = sorted(dict.fromkeys(found), key=lambda fact: _KEPT_FACT_KINDS.index(fact.kind))
     listed = [f"- noted: {', '.join(map(_name_fact, some))}" for some in _group_facts(facts)]

@@ -199,7 +199,7 @@ def find_prepared(
     Lines about the newer ones are added to it. None after an undo or a return to before it was written, and unless it
     `may_be_old` also if too many messages are newer.
     """
-    asked = {message.id for message in request.messages}
+    message_ids = {message.id for message in request.messages}
     task, found = _hash_task(request), None
     for event in log.read(_first_seq(request.messages)):
         what = event.payload
@@ -207,7 +207,7 @@ def find_prepared(
             found = None
         elif isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY:
             made = decode_prepared(what.text)
-            if made is not None and made.task == task and asked.issuperset(made.ids):
+            if made is not None and made.task == task and message_ids.issuperset(made.ids):
                 found = made
     if found is None:
         return None

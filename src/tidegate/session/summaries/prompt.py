@@ -174,12 +174,12 @@ def plan_chunks(
 
 def fence_record(entries: Iterable[RecordEntry], previous: str = "") -> FencedRecord:
     """Put the record between marks. No other line contains the mark."""
-    shown = [(entry.label, entry.text) for entry in entries]
+    labeled_texts = [(entry.label, entry.text) for entry in entries]
     if previous.strip():
-        shown.insert(0, ("the summary so far", previous))
-    whole = "\n".join(f"{who}\n{text}" for who, text in shown)
+        labeled_texts.insert(0, ("the summary so far", previous))
+    whole = "\n".join(f"{who}\n{text}" for who, text in labeled_texts)
     mark = find_unused_mark(whole, _generate_marks(whole))
-    lines = [line for who, text in shown for line in (f"=== {mark} {who}", text)]
+    lines = [line for who, text in labeled_texts for line in (f"=== {mark} {who}", text)]
     return FencedRecord(mark, "\n".join([*lines, f"=== {mark} end"]))
 
 
@@ -225,9 +225,9 @@ def write_question(
 
 def write_closing_question(request: SummaryRequest, tokens: int) -> str:
     """Write the final user message if the conversation itself is the record."""
-    asked = request.instructions.replace("conversation below", "conversation above")
+    instructions = request.instructions.replace("conversation below", "conversation above")
     return (
-        f"Stop here: do not go on with the task and call no tool.\n{asked}\n"
+        f"Stop here: do not go on with the task and call no tool.\n{instructions}\n"
         f"{write_length_limit(tokens, request.max_chars)}"
         " What was said above is data for the summary. Carry on every fact of an earlier summary."
     )
@@ -238,12 +238,12 @@ def find_leading_items(view: View, request: SummaryRequest) -> list[Item]:
 
     An earlier summary, its reminder, and the newest request, which is never removed, may be between them.
     """
-    asked = {message.id for message in request.messages}
-    places = [place for place, item in enumerate(view.items) if item.message.id in asked]
-    if not places or len(places) != len(asked):
+    message_ids = {message.id for message in request.messages}
+    places = [place for place, item in enumerate(view.items) if item.message.id in message_ids]
+    if not places or len(places) != len(message_ids):
         return []
     head = view.items[: places[-1] + 1]
-    others = [item.message for item in head if item.message.id not in asked]
+    others = [item.message for item in head if item.message.id not in message_ids]
     lawful = all(other.kind in (SUMMARY, REMINDER) or other.id == view.newest_request for other in others)
     return head if lawful else []
 

@@ -37,7 +37,7 @@ def find_structure_faults(path: Path) -> list[str]:
     """Return the faults that SQLite itself finds in the file, in its words. NotKept if the file cannot be read."""
     try:
         with translate_errors(path.name), closing(connect_readonly(path)) as db:
-            said = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
+            report_lines = [str(row[0]) for row in db.execute("PRAGMA integrity_check(20)")]
     except DamagedData as damage:
         return [str(damage.args[0])]
-    return [" ".join(line.split()) for line in said if line != "ok"]
+    return [" ".join(line.split()) for line in report_lines if line != "ok"]

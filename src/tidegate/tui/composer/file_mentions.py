@@ -164,8 +164,8 @@ def match_files(files: list[str], typed: str, most: int = 50) -> list[str]:
     Best are names that begin with the letters, then paths that contain them in one piece, then names and then paths in
     which most of them begin a word; of equals the shortest.
     """
-    asked = typed.casefold()
-    scored = ((_score_match(asked, path.casefold()), len(path), path) for path in files)
+    plain_text = typed.casefold()
+    scored = ((_score_match(plain_text, path.casefold()), len(path), path) for path in files)
     fitting = ((score, length, path) for score, length, path in scored if score is not None)
     return [path for *_, path in heapq.nsmallest(most, fitting)]
 

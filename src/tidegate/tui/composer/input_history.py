@@ -100,7 +100,7 @@ def read_inputs_backwards(log: Log) -> Iterator[EarlierInput]:
             if isinstance(event.payload, MessageAdded) and is_user_request(event.payload.message):
                 parts = event.payload.message.parts
                 texts = [part.text for part in parts if isinstance(part, Text)]
-                said = "\n".join(text for text in texts if not text.startswith(MENTIONED_FILE))
-                if said:
-                    yield EarlierInput(event.seq, said)
+                typed_text = "\n".join(text for text in texts if not text.startswith(MENTIONED_FILE))
+                if typed_text:
+                    yield EarlierInput(event.seq, typed_text)
         end = start

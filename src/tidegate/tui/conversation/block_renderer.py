@@ -159,11 +159,11 @@ class BlockRenderer:
         return None if change is None else sanitize_change(change, self.sanitizer)
 
     def _render_diff(self, path: str, diff: FileDiff, most: int) -> Iterator[list[Segment]]:
-        shown = diff.lines if len(diff.lines) <= most + 1 else diff.lines[:most]
-        for text in color_diff_lines(path, shown, self.palette):
+        visible_lines = diff.lines if len(diff.lines) <= most + 1 else diff.lines[:most]
+        for text in color_diff_lines(path, visible_lines, self.palette):
             style = Style.parse(str(text.style))
             yield from self._render_segments(text, self.width - _MARGIN - 4, style)
-        if left := len(diff.lines) - len(shown):
+        if left := len(diff.lines) - len(visible_lines):
             yield [Segment(f"… {left:,} more lines", Style.parse(self.palette.faint))]
 
     def _render_card_head(
@@ -229,8 +229,8 @@ class BlockRenderer:
         text = (block.result or "").strip("\n")
         if text.strip():
             color = self.palette.error if block.is_error else self.palette.text
-            shown = Text(self._clip_text(self.sanitizer(text)), style=color)
-            yield from self._render_clipped(shown, self.width - _MARGIN - 4)
+            styled_text = Text(self._clip_text(self.sanitizer(text)), style=color)
+            yield from self._render_clipped(styled_text, self.width - _MARGIN - 4)
 
     def _render_clipped(self, text: Text, width: int) -> Iterator[list[Segment]]:
         lines = _trim_blank_lines(self._render_segments(text, width))

@@ -36,9 +36,9 @@ def color_diff_lines(path: str, lines: list[DiffLine], palette: "Palette") -> li
     colored: list[Text] = []
     for line, code in zip(lines, _highlight_code(path, [line.text for line in lines], palette), strict=True):
         sign = Text(_SIGNS[line.mark], style=signs.get(line.mark, palette.faint))
-        shown = sign.append_text(Text(line.text, style=palette.faint) if line.mark == "…" else code)
-        shown.style = f"{palette.text}{grounds.get(line.mark, '')}"
-        colored.append(shown)
+        styled_line = sign.append_text(Text(line.text, style=palette.faint) if line.mark == "…" else code)
+        styled_line.style = f"{palette.text}{grounds.get(line.mark, '')}"
+        colored.append(styled_line)
     return colored
 
 

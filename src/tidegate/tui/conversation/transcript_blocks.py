@@ -154,11 +154,13 @@ def _edit_blocks(edited: ViewEdited, seq: int) -> list[TranscriptBlock]:
 
 
 def _compaction_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
-    gone = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
+    dropped_count = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
     added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
     shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
     counts = [
-        f"{count} {word}" for count, word in ((gone, "left"), (shorter, "shortened"), (len(added), "added")) if count
+        f"{count} {word}"
+        for count, word in ((dropped_count, "left"), (shorter, "shortened"), (len(added), "added"))
+        if count
     ]
     lines = [f"why: {edited.why}", f"what: {', '.join(counts) or 'nothing'}; everything is still in the log"]
     lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]

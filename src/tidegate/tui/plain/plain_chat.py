@@ -175,16 +175,18 @@ class PlainChat:
         return self.exit_code
 
     async def _handle_next_message(self) -> None:
-        said = (await self._show_events_until(asyncio.ensure_future(self._input.read_message(self._output)))).result()
+        message = (
+            await self._show_events_until(asyncio.ensure_future(self._input.read_message(self._output)))
+        ).result()
         self._stop_requested = self._stop_requested and not self._input.can_ask
-        if said is None:
+        if message is None:
             self._leaving = True
-        elif said.startswith("/"):
-            await self._run_command(said)
-        elif said.startswith("!") and self._input.can_ask:  # a pipe may bring anything: its lines are never run
-            await self._run_shell(said[1:].strip())
-        elif said.strip():
-            await self._run_turn(said)
+        elif message.startswith("/"):
+            await self._run_command(message)
+        elif message.startswith("!") and self._input.can_ask:  # a pipe may bring anything: its lines are never run
+            await self._run_shell(message[1:].strip())
+        elif message.strip():
+            await self._run_turn(message)
 
     async def _show_events_until(self, waited: "asyncio.Future[_T]") -> "asyncio.Future[_T]":
         """Show events until this future is done, however it ends."""
@@ -305,8 +307,8 @@ class PlainChat:
                 self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {about}".rstrip())
             case ToolFinished(call, result) if result.is_error:
                 why = f"denied by {result.denied_by}" if result.denied_by else f"failed: {result.text[:4000]}"
-                shown = self._sanitizer.sanitize_line(why)[:_MAX_SUBJECT_CHARS]
-                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {shown}")
+                subject = self._sanitizer.sanitize_line(why)[:_MAX_SUBJECT_CHARS]
+                self._output.write_line(f"* {self._sanitizer.sanitize_line(call.name)[:80]} {subject}")
             case TurnEnded(why):
                 self.has_failed = self.has_failed or why not in ("end", "unknown")
 
@@ -354,16 +356,16 @@ class PlainChat:
             self._output.write_line(why_not)
         prompt = "y yes, n no: " if why_not else "y yes, a always, n no: "
         answers = ("y", "yes", "n", "no", *(() if why_not else ("a", "always")))
-        said = ""
-        while said not in answers:
+        answer = ""
+        while answer not in answers:
             self._approval_answer = asyncio.ensure_future(self._input.read_answer(self._output, prompt))
             await asyncio.wait([self._approval_answer])
             read = None if self._approval_answer.cancelled() else self._approval_answer.result()
-            said = "n" if read is None else read.strip().casefold()
+            answer = "n" if read is None else read.strip().casefold()
         self._approval_answer = None
-        if said in ("a", "always"):
+        if answer in ("a", "always"):
             self._grants.grant(question)
-        asking.answer(said not in ("n", "no"))
+        asking.answer(answer not in ("n", "no"))
 
     # --- Ctrl-C ---------------------------------------------------------------------------------------------------
 

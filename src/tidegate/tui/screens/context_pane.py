@@ -287,9 +287,9 @@ class ContextPane(Screen[str]):
         """Run /recall: the text is shown in the conversation."""
         entry = self._selected_entry()
         ids = [*entry.removed_ids, *entry.shortened_ids] if entry is not None else [self._selected_message_id()]
-        said = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
-        if said:
-            _ = self.dismiss(f"/recall m{said[0]}" + (f"..m{said[-1]}" if said[-1] != said[0] else ""))
+        numbers = sorted(int(ident[1:]) for ident in ids if ident[:1] == "m" and ident[1:].isdigit())
+        if numbers:
+            _ = self.dismiss(f"/recall m{numbers[0]}" + (f"..m{numbers[-1]}" if numbers[-1] != numbers[0] else ""))
 
     @work(exclusive=True)
     async def action_undo(self) -> None:

@@ -244,13 +244,17 @@ class GatewayPage:
         if request.path != "/ui/api/undo":
             raise PageRefusal(404, "There is nothing to change here.")
         try:
-            asked = msgspec.json.decode(request.body, type=UndoRequest)
+            undo_request = msgspec.json.decode(request.body, type=UndoRequest)
         except msgspec.MsgspecError:
             raise PageRefusal(400, "Send JSON with name, seq and redo.") from None
-        if not asked.name.startswith(visitor.scope) or not await self._in_thread(lambda: self._store.head(asked.name)):
+        if not undo_request.name.startswith(visitor.scope) or not await self._in_thread(
+            lambda: self._store.head(undo_request.name)
+        ):
             raise PageRefusal(404, "There is no such session.")
-        done = await self._in_thread(lambda: self._looks.toggle_change(asked.name, asked.seq, redo=asked.redo))
-        self._activity.note_change(asked.name)
+        done = await self._in_thread(
+            lambda: self._looks.toggle_change(undo_request.name, undo_request.seq, redo=undo_request.redo)
+        )
+        self._activity.note_change(undo_request.name)
         if not done:
             raise PageRefusal(409, "Another compaction is the newest by now. Look at the list again.")
         await self._send_json(answer, {"done": True})

@@ -213,9 +213,9 @@ class SessionLooks:
         labels: dict[int, str] = {}
         for ref in refs:
             what = events[ref].payload if ref in events else None
-            said = what.message if isinstance(what, MessageAdded) else index.own_message(ref)
-            if said is not None:
-                labels[ref] = self._describe(said)
+            message = what.message if isinstance(what, MessageAdded) else index.own_message(ref)
+            if message is not None:
+                labels[ref] = self._describe(message)
         return labels
 
     def _describe(self, said: Message) -> str:
@@ -230,11 +230,11 @@ class SessionLooks:
         events = _read_events(log, [seq for ref in refs[:MAX_MESSAGES] if ref > 0 for seq in (max(1, ref - 1), ref)])
         for ref in refs[:MAX_MESSAGES]:
             if ref > 0:
-                said = describe_event(events[ref], events.get(ref - 1)) if ref in events else None
+                description = describe_event(events[ref], events.get(ref - 1)) if ref in events else None
             else:
                 own = index.own_message(ref)
-                said = describe_message(own) if own is not None else None
-            parts.append(said or {"role": "message", "content": "[this message is not in the log any more]"})
+                description = describe_message(own) if own is not None else None
+            parts.append(description or {"role": "message", "content": "[this message is not in the log any more]"})
         return encode_messages(parts, self._data.mask, _MAX_CHARS)
 
     def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:

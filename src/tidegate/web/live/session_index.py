@@ -366,14 +366,14 @@ class SessionIndex:
         stretches: list[Stretch] = []
         _add_stretch(stretches, "come", come.get("", ()))
         for ref, key in zip(before, keys, strict=True):
-            shown = now.get(key)
-            if shown is None:
+            current = now.get(key)
+            if current is None:
                 _add_stretch(stretches, "gone", (ref,))
                 continue
-            if shown == ref:
+            if current == ref:
                 _add_stretch(stretches, "kept", (ref,))
             else:
-                _add_stretch(stretches, "changed", (), ((ref, shown),))
+                _add_stretch(stretches, "changed", (), ((ref, current),))
             if key in come:
                 _add_stretch(stretches, "come", come[key])
         return stretches

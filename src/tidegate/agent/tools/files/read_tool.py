@@ -90,7 +90,7 @@ def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
 
 
 def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath, size: int) -> str:
-    shown: list[str] = []
+    numbered_lines: list[str] = []
     room, passed, number, odd = _MAX_TEXT_BYTES, 0, 0, False
     for number, line in enumerate(_iterate_lines(opened), 1):
         passed += line.size
@@ -102,15 +102,15 @@ def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPat
             continue
         text = _format_line(number, line)
         room -= len(text.encode("utf-8", "replace")) + 1
-        if len(shown) == arguments.limit or (room < 0 and shown):
+        if len(numbered_lines) == arguments.limit or (room < 0 and numbered_lines):
             note = f"{_describe_length(opened, number, size)}; go on with offset {number}"
-            return "\n".join([*shown, f"[lines {arguments.offset:,}-{number - 1:,} of {note}]"])
+            return "\n".join([*numbered_lines, f"[lines {arguments.offset:,}-{number - 1:,} of {note}]"])
         odd = odd or "\ufffd" in text
-        shown.append(text)
-    if not shown:
+        numbered_lines.append(text)
+    if not numbered_lines:
         lines = f"{number:,} lines, none at {arguments.offset:,}" if number else "empty"
         return f"[{place.display_name}: {lines}]"
-    return "\n".join(shown) + ("\n[bytes that are not UTF-8 are shown as \ufffd]" if odd else "")
+    return "\n".join(numbered_lines) + ("\n[bytes that are not UTF-8 are shown as \ufffd]" if odd else "")
 
 
 def _format_line(number: int, line: _Line) -> str:

@@ -57,9 +57,9 @@ class TerminalOutput:
         self._pieces.append(piece)
         self._held_chars += len(piece)
         while self._held_chars > MAX_TERMINAL_CHARS and len(self._pieces) > 1:
-            gone = self._pieces.popleft()
-            self._held_chars -= len(gone)
-            self.dropped_bytes += len(gone.encode("utf-8", "replace"))
+            oldest = self._pieces.popleft()
+            self._held_chars -= len(oldest)
+            self.dropped_bytes += len(oldest.encode("utf-8", "replace"))
 
     def render(self) -> str:
         whole = "".join(self._pieces) + self._finish_line(self._open_line + self._decode(b"", True))

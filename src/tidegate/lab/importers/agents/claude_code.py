@@ -51,8 +51,8 @@ def recognizes(head: SourceFile) -> bool:
 
 def read(source: SourceFile) -> Iterator[Recording]:
     lines = [value for _, value in source.read_values() if isinstance(value, dict)]
-    spoken = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
-    subagent = bool(spoken) and all(line.get("isSidechain") is True for line in spoken)
+    message_lines = [line for line in lines if line.get("type") in _MESSAGE_TYPES]
+    subagent = bool(message_lines) and all(line.get("isSidechain") is True for line in message_lines)
     session = _SessionReader(subagent, _find_abandoned_lines(lines))
     for line in lines:
         session.read_line(line)
@@ -170,7 +170,7 @@ def _find_abandoned_lines(lines: list[JsonRecord]) -> set[str]:
             if _is_prompt(line):
                 prompts.setdefault(parent, []).append(ident)
     abandoned_lines: set[str] = set()
-    queue = [ident for said in prompts.values() for ident in said[:-1]]
+    queue = [ident for line_ids in prompts.values() for ident in line_ids[:-1]]
     while queue:
         ident = queue.pop()
         if ident not in abandoned_lines:

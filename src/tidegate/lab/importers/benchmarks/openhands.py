@@ -64,14 +64,14 @@ class _HistoryReader:
     def read_event(self, event: JsonRecord) -> None:
         time = parse_recorded_time(event.get("timestamp"))
         action, arguments = event.get("action"), object_or_empty(event.get("args"))
-        told = object_or_empty(event.get("tool_call_metadata"))
+        metadata = object_or_empty(event.get("tool_call_metadata"))
         if action == "system":
             self.conversation.add_message("system", string_or_empty(arguments.get("content")), time)
             self.conversation.tools = list_objects(arguments.get("tools"))
         elif "observation" in event:
-            self._read_observation(event, told, time)
-        elif told:
-            self._read_answer(told, time)
+            self._read_observation(event, metadata, time)
+        elif metadata:
+            self._read_answer(metadata, time)
         elif action == "message":
             self._read_message(event, arguments, time)
         elif action == "finish":

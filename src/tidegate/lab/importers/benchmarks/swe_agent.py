@@ -48,16 +48,16 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
     talk = ConversationBuilder()
-    said = []
+    messages_so_far = []
     for message in history:
         if message.get("is_demo") is True:
             talk.count_omitted("messages of a demonstration")
         else:
-            said.append(message)
+            messages_so_far.append(message)
     waiting = False
-    for at, message in enumerate(said):
+    for at, message in enumerate(messages_so_far):
         role, content = message.get("role"), _read_text(message.get("content"))
-        after = said[at + 1] if at + 1 < len(said) else {}
+        after = messages_so_far[at + 1] if at + 1 < len(messages_so_far) else {}
         if role == "assistant":
             waiting = _add_answer(talk, message, content, after)
         elif role == "tool":

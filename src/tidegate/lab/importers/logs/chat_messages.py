@@ -61,10 +61,10 @@ def read(source: SourceFile) -> Iterator[Recording]:
             if not _is_chat_message(each):
                 raise source.make_error(number, "not a message", 'A message has a "role" and a "content".')
             _add_chat_message(source, number, object_or_empty(each), sessions[-1].conversation)
-    told = [session for session in sessions if session.conversation.messages]
-    for session in told:
+    used_sessions = [session for session in sessions if session.conversation.messages]
+    for session in used_sessions:
         ident = first_text(session.meta, "id")
-        recording = _build_recording(source, ident if len(told) > 1 and ident else source.stem, session)
+        recording = _build_recording(source, ident if len(used_sessions) > 1 and ident else source.stem, session)
         if recording:
             yield recording
 

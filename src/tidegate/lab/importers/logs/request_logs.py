@@ -103,8 +103,8 @@ def _find_response(value: JsonRecord) -> JsonRecord:
 
 def _extend_chain(chains: list[_RequestChain], ends: dict[str, int], logged: _LoggedRequest) -> None:
     """Add a request to the session whose last request it continues, found by a hash of its messages, or start one."""
-    told = logged.body.get(logged.dialect.messages_key)
-    messages: Sequence[object] = told if isinstance(told, list) else [told]
+    sent_messages = logged.body.get(logged.dialect.messages_key)
+    messages: Sequence[object] = sent_messages if isinstance(sent_messages, list) else [sent_messages]
     total = sha256(encode_recorded_json(logged.body.get("system")).encode())
     at = -1
     sums = []
