@@ -109,12 +109,12 @@ def run_agent(
                     turns = []
                     for text in texts:
                         turns.append(await collect_turn(agent, text))
-                        writer = agent.session.state_notes.writer
-                        while writer is not None and writer.is_busy:
-                            await asyncio.sleep(0.001)
                         waited = after_turn(agent) if after_turn is not None else None
                         if waited is not None:
                             await waited
+                        writer = agent.session.state_notes.writer
+                        while writer is not None and writer.is_busy:
+                            await asyncio.sleep(0.001)
                     return Talk(turns, _bodies(main), _bodies(other), agent, greeting)
             finally:
                 for _ in range(10):  # a server closes only connections that it has accepted
