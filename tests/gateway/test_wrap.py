@@ -249,6 +249,21 @@ def test_a_bypass_is_said_before_the_start(tmp_path: Path) -> None:
     assert "do not go through tidegate" in ran.errors
 
 
+def test_a_window_that_the_tools_fill_is_said(tmp_path: Path) -> None:
+    async def run() -> Finished:
+        async with Fake("anthropic", [step_answer(0)]) as fake:
+            machine = Machine(tmp_path)
+            return await machine.wrap("claude", "--window", "250", "--", "1", "0", ANTHROPIC_BASE_URL=fake.host)
+
+    errors = asyncio.run(run()).errors
+    assert "tidegate: no request of Claude Code was managed." in errors
+    assert "sent whole     1 request" in errors
+    assert re.search(
+        r"The fixed part does not leave room: .* against a window of 250\. [\d,]+ tokens are the least\.", errors
+    )
+    assert "sent no conversation" not in errors
+
+
 @pytest.mark.exhaustive
 def test_the_session_of_this_folder_is_continued(tmp_path: Path) -> None:
     """Its name reaches the terminal without escape codes."""

@@ -50,7 +50,7 @@ status: the client's own; 128 + N if signal N ended it; 2 wrong usage, or the cl
 
 examples:
   tidegate wrap claude
-  tidegate wrap claude --window 32000 -- -p "fix the failing test"
+  tidegate wrap claude --window 64000 -- -p "fix the failing test"
   tidegate wrap codex --last
   tidegate wrap codex --session pump --dry-run
   tidegate wrap aider --upstream openai=http://127.0.0.1:8080/v1 -- --model openai/qwen3
@@ -387,8 +387,12 @@ class _RunWatch:
 
     def describe(self, client: WrappedClient, metrics: "Metrics", notices: Sequence[str]) -> str:
         lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
-        if not lines:
+        if not lines and metrics.read("unmanaged_requests"):
+            lines.append(f"tidegate: no request of {client.title} was managed.")
+        elif not lines:
             lines.append(f"tidegate: {client.title} sent no conversation through the gateway.")
+        else:
+            lines.append(f"  to go on       tidegate wrap {client.program} --last")
         for counter, label, noun, what in _EXCEPTIONS:
             if number := metrics.read(counter):
                 lines.append(f"  {label:<14} {format_count(number, noun)}; {what}")

@@ -113,7 +113,8 @@ def make_budget(  # noqa: PLR0913 - keyword arguments
     if least > size:
         raise TooSmall(
             f"The fixed part does not leave room: system prompt {view.system_tokens:,} + tools {view.tools_tokens:,}"
-            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}.",
+            f" + framing {REQUEST_OVERHEAD} + least history {MIN_ROOM} tokens, against a window of {size:,}."
+            f" {least:,} tokens are the least.",
             "Use a model with a larger window, shorten the system prompt or offer fewer tools."
             if window is not None
             else "The window of the model is not known: set it.",

@@ -382,10 +382,7 @@ class Gateway:
                 if self._thinking.continues_changed(own):
                     followed = await self._discard_thinking(conversation.following, client)
         except TooSmall as small:
-            self.log_line(f"forwarded unmanaged: {small.args[0]}")
-            self.metrics.count("unmanaged_requests", dialect=client.dialect)
-            if conversation is not None:
-                await self._note_unmanaged(conversation, small.args[0])
+            await self._note_unmanaged(conversation, client, small)
             return self._clean_own(request, own, conversation, own.text)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
@@ -411,11 +408,16 @@ class Gateway:
         call = following.session.call_async
         return await self._gate.wait(lambda: call(following.discard_thinking, client.items))
 
-    async def _note_unmanaged(self, conversation: Conversation, why: str) -> None:
+    async def _note_unmanaged(self, conversation: Conversation | None, client: ClientRequest, small: TooSmall) -> None:
         """Log that this request is sent unmanaged, unless the one before was for the same reason."""
-        following = conversation.following
-        if following.unmanaged_reason == why:
+        why = str(small.args[0])
+        self.log_line(f"forwarded unmanaged: {why}")
+        if not self.metrics.read("unmanaged_requests"):
+            self._note_once(f"{why} Such requests go to the provider as they are. {small.remedy}")
+        self.metrics.count("unmanaged_requests", dialect=client.dialect)
+        if conversation is None or conversation.following.unmanaged_reason == why:
             return
+        following = conversation.following
         following.unmanaged_reason, session = why, following.session
         with suppress(TidegateError, OSError):
             await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))

@@ -123,8 +123,8 @@ class _Tour:
             f"[bold]One bug fix: {STEPS} steps of a coding agent in a window of {self._show.window:,} tokens[/]"
         )
         self._show.say(
-            "The agent's steps are a script, also its state notes; no model answers. What tidegate does with them is"
-            " computed now."
+            "The agent's steps are a script, also its state notes (as `tidegate chat` has them, and `wrap` with"
+            " --state-notes); no model answers. What tidegate does with them is computed now."
         )
         about = clean_line(policy.about).partition(". ")[0].removesuffix(".")
         self._show.say(f"Policy {escape(clean_line(policy.name))}: {escape(about)}.\n")
