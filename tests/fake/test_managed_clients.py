@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, assert_type
 
 import pytest
 
-from tests.fake.server import KEY, CutAt, Fake, Json, Scale, Step
+from tests.fake.server import KEY, CutAt, Fake, Json, Scale, Step, strings
 from tests.fake.test_sdks import CALLS, CHAT_TOOLS, CLAUDE_TOOLS, HELLO, RESPONSES_TOOLS
 from tests.fake.words import Refusal, busy, refusal
 from tests.gateway.scripted_client import step_answer
@@ -157,6 +158,21 @@ def test_a_long_loop_fits_a_small_window(wire: str, tmp_path: Path) -> None:
     assert {text_of(message) for message in logged_messages(events) if message.role == "tool"} == {PAGE}
     assert not any(isinstance(event.payload, BranchStarted) for event in events)
     assert len([event for event in events if isinstance(event.payload, UsageReported)]) == STEPS + 1
+
+
+def test_a_ledger_that_only_said_how_to_recall_is_left_out(tmp_path: Path) -> None:
+    """Managed clients offer no recall. Equal calls leave nothing else for the ledger to say."""
+    steps = [ScriptedAnswer(calls=(Call(f"c{number}", "read", "{}"),)) for number in range(40)]
+
+    def use(url: str) -> None:
+        with managed(make_client("openai_chat", url), tmp_path, window=16_000) as client:
+            run_loop("openai_chat", client, [{"role": "user", "content": "Why is it slow?"}])
+
+    server = run_sync(Fake("openai_chat", [*steps, "Done."]), use)
+    sent = "\n".join(strings(server.seen[-1].body))
+    assert len(server.seen) == 41
+    assert len(sent) < 40 * len(PAGE) / 2, "old results left"
+    assert not re.search(r"\[Ledger[^\]]*\]\s*\[End of the ledger\]", sent)
 
 
 REMINDER = (

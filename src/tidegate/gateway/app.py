@@ -67,12 +67,7 @@ from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest, FollowingSession
 from tidegate.session.guarded_request import write_guarded
-from tidegate.session.managed_request import (
-    ClientRequest,
-    ClientRequestReader,
-    write_request,
-    write_view,
-)
+from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request, write_view
 from tidegate.session.request_report import has_guard_acted, list_repairs
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
@@ -415,9 +410,9 @@ class Gateway:
         if not self.metrics.read("unmanaged_requests"):
             self._note_once(f"{why} Such requests go to the provider as they are. {small.remedy}")
         self.metrics.count("unmanaged_requests", dialect=client.dialect)
-        if conversation is None or conversation.following.unmanaged_reason == why:
+        following = conversation.following if conversation is not None else None
+        if following is None or following.unmanaged_reason == why:
             return
-        following = conversation.following
         following.unmanaged_reason, session = why, following.session
         with suppress(TidegateError, OSError):
             await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))

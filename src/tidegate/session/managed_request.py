@@ -17,7 +17,7 @@ import msgspec
 
 from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
-from tidegate.core.messages import Message, Part, Result, Text, Tool
+from tidegate.core.messages import LEDGER, Message, Part, Result, Text, Tool, text_of
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.session.stored_answers import StoredChain
 from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
@@ -376,7 +376,10 @@ def write_without_thinking(client: ClientRequest) -> bytes:
 def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
     """The client's bytes with the edits of the view."""
     made = client.source.units if client.source else _ViewUnits()
-    units = made.make(shown, None if client.offers_recall else client.recall_name)
+    name = None if client.offers_recall else client.recall_name
+    if name == "":
+        shown = [each for each in shown if not _is_empty_ledger(each.message)]
+    units = made.make(shown, name)
     items = client.listed.list_items() if client.listed is not None else None
     return get_dialect(client.dialect).form.write_messages(
         client.text, units, client.host.fixed_items, items, made.memo
@@ -393,6 +396,13 @@ def _write_pointers(shown: Shown[HostUnit], recall_name: str | None) -> Message 
         return None if shown.state == "kept" else shown.message
     change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
     return _change_texts(shown.message, change)
+
+
+def _is_empty_ledger(message: Message) -> bool:
+    """Whether a ledger has nothing to say to a model that cannot recall: only its heading and its end are left."""
+    if message.kind != LEDGER:
+        return False
+    return all(line[:1] in ("", "[") for line in omit_recall_pointers(text_of(message)).split("\n"))
 
 
 def _change_texts(message: Message, change: Callable[[str], str]) -> Message:
