@@ -380,7 +380,10 @@ class _TourDisplay:
         )
         line = f"step {step:3}  [{color}]{held}[/][dim]{open_}{reserved}[/] {tokens:7,.0f} {tokens / self.window:4.0%}"
         is_open = self._is_moving and not is_kept
-        self._console.print(line, end="\r" if is_open else "\n")
+        self._console.print(line, end="" if is_open else "\n")
+        if is_open:
+            self._console.file.write("\r")  # rich would take it out
+            self._console.file.flush()
         self._has_open_bar = is_open
         self._wait(_STEP_SECONDS)
 
