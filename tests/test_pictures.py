@@ -37,7 +37,7 @@ def test_every_picture_is_shown_and_described() -> None:
 
 
 def test_the_readme_shows_one_picture() -> None:
-    assert set(find_shown(README)) == {"chat.svg"}
+    assert set(find_shown(README)) == {"demo.svg"}
 
 
 @pytest.mark.parametrize("name", [*SCREENS, "wrap"])

@@ -5,7 +5,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.messages import Call, Compaction, Image, Message, Part, Result, Text
 
 _UNSTABLE_KEYS = ("id", "status", "cache_control")
 """Of a provider's block: a client may leave them out or change them."""
@@ -35,7 +35,7 @@ def _describe_part(part: Part) -> list[object] | None:
         return ["call", part.id, part.name, _canonical_json(part.arguments)]
     if isinstance(part, Result):
         return ["result", part.call_id, *filter(None, map(_describe_part, part.parts))]
-    if isinstance(part, Thinking) and part.compacts:
+    if isinstance(part, Compaction):
         return ["compaction", _canonical_json(part.block, _UNSTABLE_KEYS)]
     return None
 

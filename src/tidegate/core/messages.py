@@ -75,14 +75,17 @@ class Image(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="image",
 
 
 class Thinking(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="thinking", omit_defaults=True):
-    """Plain reasoning text, or `block`: the provider's JSON of a signed or encrypted block, never to be changed.
-
-    With `compacts` the block is a summary that the provider made and reads in place of everything before it.
-    """
+    """Plain reasoning text, or `block`: the provider's JSON of a signed or encrypted block, never to be changed."""
 
     text: str = ""
     block: str = ""
-    compacts: bool = False
+
+
+class Compaction(Thinking, frozen=True, gc=False, array_like=True, tag="compaction", omit_defaults=True):
+    """A block with a summary that the provider made, and reads in place of everything before it.
+
+    A type of its own, because a further field would change the bytes of all thinking that is already stored.
+    """
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", omit_defaults=True):
@@ -102,7 +105,7 @@ class Result(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="result
     error: bool = False
 
 
-Part = Text | MarkedText | Image | Thinking | Call | Result
+Part = Text | MarkedText | Image | Thinking | Compaction | Call | Result
 
 
 class Message(msgspec.Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
@@ -189,7 +192,7 @@ def texts_of(message: Message) -> Iterator[str]:
 
 def compacts_history(message: Message) -> bool:
     """Whether the provider reads a block of this message in place of everything before it."""
-    return any(isinstance(part, Thinking) and part.compacts for part in message.parts)
+    return any(isinstance(part, Compaction) for part in message.parts)
 
 
 def text_of(message: Message) -> str:

@@ -12,7 +12,7 @@ is shown below the call, unescaped and with its length, so that nothing in it ca
 import json
 from typing import Any, Final
 
-from tidegate.core.messages import Image, Message, Result, Thinking, calls_of, text_of
+from tidegate.core.messages import Compaction, Image, Message, Result, Thinking, calls_of, text_of
 
 _STRICT: Final = json.JSONEncoder(ensure_ascii=False).encode
 _SAFE: Final = json.JSONEncoder().encode
@@ -25,7 +25,7 @@ def render_message_text(message: Message) -> str:
         lines.append(f"{text}\n")
     lines += [f"call {call.name} {lay_out_arguments(call.arguments)}\n" for call in calls_of(message)]
     for part in message.parts:
-        if isinstance(part, Thinking) and part.compacts:
+        if isinstance(part, Compaction):
             lines.append(describe_compaction(message.id, part) + "\n")
         elif isinstance(part, Thinking) and part.text.strip():
             lines.append(f"thought, {len(part.text):,} characters:\n{part.text}\n")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.messages import Call, Compaction, Image, Message, Part, Result, Text, Thinking
 from tidegate.session.denials import Denial, parse_denial
 from tidegate.session.message_text import describe_compaction
 from tidegate.web.text_pool import TextPool
@@ -28,7 +28,7 @@ def describe_event(event: Event, previous: Event | None = None) -> JsonPart | No
 def describe_message(message: Message, denial: Denial | None = None) -> JsonPart:
     content = [
         {"type": "text", "text": describe_compaction(message.id, part)}
-        if isinstance(part, Thinking) and part.compacts
+        if isinstance(part, Compaction)
         else _describe_part(part, denial)
         for part in message.parts
     ]

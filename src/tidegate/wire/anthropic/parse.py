@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tidegate.core.messages import Call, Image, Message, Part, Text, Thinking, Tool
+from tidegate.core.messages import Call, Compaction, Image, Message, Part, Text, Thinking, Tool
 from tidegate.wire.parsing import (
     ParsedRequest,
     abbreviate_value,
@@ -102,7 +102,7 @@ def _read_compaction(block: JsonObject) -> Thinking:
     """
     content = block.get("content")
     text = content if isinstance(content, str) else ""
-    return Thinking(text, encode_json_text(block), compacts=bool(text))
+    return (Compaction if text else Thinking)(text, encode_json_text(block))
 
 
 def parse_body(body: object) -> ParsedRequest:

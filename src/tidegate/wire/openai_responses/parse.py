@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from tidegate.core.messages import Call, Message, Part, Role, Text, Thinking, Tool
+from tidegate.core.messages import Call, Compaction, Message, Part, Role, Text, Thinking, Tool
 from tidegate.wire.parsing import (
     ParsedRequest,
     abbreviate_value,
@@ -64,7 +64,7 @@ def parse_message(obj: object) -> list[Message]:
         # "The latest compaction item carries the necessary context", and items before it may be dropped:
         # https://developers.openai.com/api/docs/guides/compaction
         compacts = kind in COMPACTION_TYPES and bool(item.get("encrypted_content"))
-        part = Thinking(block=encode_json_text(item), compacts=compacts)
+        part = (Compaction if compacts else Thinking)(block=encode_json_text(item))
     return [Message("assistant", (part,), origin=FAMILY)]
 
 

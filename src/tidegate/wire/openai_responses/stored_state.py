@@ -11,7 +11,17 @@ what came of them is in the text of the answer.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Part, Result, Text, Thinking, result_of
+from tidegate.core.messages import (
+    OPAQUE_MEDIA,
+    Call,
+    Compaction,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    result_of,
+)
 from tidegate.wire.openai_chat.render import build_data_url
 from tidegate.wire.parsing import decode_object, encode_json_text
 from tidegate.wire.rendering.blocks import JsonObject
@@ -114,7 +124,7 @@ class _StoredWriter:
                 shown: JsonObject = {"type": "message", "role": "assistant", "content": content}
                 if part.text.strip():
                     yield {**shown, "phase": phase} if phase else shown
-            elif isinstance(part, Thinking) and part.compacts:
+            elif isinstance(part, Compaction):
                 yield _without_id(decode_object(part.block))
 
     def _write_call(self, call: Call) -> JsonObject:
