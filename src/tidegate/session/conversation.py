@@ -370,7 +370,8 @@ class LiveConversation:
                     raise
                 if not self._unconfirmed:
                     for event in events:
-                        self._fold(event)
+                        if event.seq > self.view.head:  # else another thread has read and folded it
+                            self._fold(event)
                     return events[0].seq
                 self._fold_own(events)
             return known or self._confirm(events, repeated)
