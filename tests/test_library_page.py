@@ -25,7 +25,7 @@ async def model(**body: Any) -> dict[str, Any]:
 def test_the_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = EXAMPLES.findall(PAGE.read_text("utf-8"))
-    assert len(examples) == 2
+    assert len(examples) == 4
     for example in examples:
         exec(compile(example, str(PAGE), "exec"), {"model": model})
     with DataFolder("data") as data, data.open("build-fix") as session:
