@@ -71,7 +71,7 @@ def test_a_file_that_is_mentioned_goes_along(tmp_path: Path) -> None:
             (work / "src" / "ports.py").write_text("PORT = 8443\n")
             (work / "picture.png").write_bytes(PNG)
             await stage.type("see @por")
-            await stage.sees("src/ports.py")
+            await stage.until(lambda: "src/ports.py" in stage.text() and "picture.png" not in stage.text())
             await stage.press("tab")
             assert stage.app.composer.text == "see @src/ports.py "
             await stage.press("enter")
