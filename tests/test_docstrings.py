@@ -47,5 +47,5 @@ def test_the_face_of_a_session_is_small() -> None:
     names = [name for name in dir(Session) if not name.startswith("_")]
     methods = [name for name in names if inspect.isfunction(getattr(Session, name))]
     assert len([name for name in methods if not name.endswith("_async")]) <= 15
-    assert len(inspect.signature(Session).parameters) <= 16
+    assert len(inspect.signature(Session).parameters) <= 15
     assert all(isinstance(getattr(Session, name), property) for name in set(names) - set(methods))

@@ -88,6 +88,19 @@ def test_what_a_provider_does_not_do_is_reported() -> None:
     assert re.search(r"NO +recall: 0 calls of the hidden tool; the model did not answer", text)
 
 
+def test_it_stops_before_the_limit() -> None:
+    def answer(body: dict[str, Any]) -> ScriptedAnswer:
+        count = str(body).count("Part ")
+        call = Call(f"call{count}", "read_part", f'{{"number": {count + 1}}}')
+        return ScriptedAnswer(calls=(call,), usage=Usage(900_000, 20, 0, 0))
+
+    holds, text = check("anthropic", answer)
+    assert not holds
+    stopped = re.search(r"NO +the conversation: it was stopped after (\d+) requests, before \$0.50 were spent", text)
+    assert stopped is not None, text
+    assert int(stopped[1]) == 2, "each was reported to cost a third of a dollar or more"
+
+
 def test_a_refusal_is_a_line_of_the_report() -> None:
     holds, text = check("anthropic", lambda body: refusal("anthropic", 400, f"No, {KEY}."))
     assert not holds
@@ -114,6 +127,7 @@ def test_nothing_is_sent_without_a_key_or_a_yes(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
     asked = called("doctor", "--live", "anthropic")
     assert asked.returncode == 2
-    assert "at most 28 times" in asked.stdout
+    assert "up to 28 times" in asked.stdout
+    assert "stops before $0.50" in asked.stdout
     assert "Say --yes" in asked.stderr
     assert str(CHECK_WINDOW) not in asked.stderr

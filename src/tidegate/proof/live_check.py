@@ -23,13 +23,15 @@ from tidegate.core.text.plural import format_count
 from tidegate.core.text.secrets import SecretMask
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
+from tidegate.gateway.hidden_recall import MAX_ROUNDS
 from tidegate.gateway.server import serve_in_background
 from tidegate.gateway.settings import FAMILIES, GatewaySettings, parse_upstream
 from tidegate.models.catalog import find_model
 from tidegate.models.errors.classification import ProviderError
-from tidegate.models.http.provider import HttpProvider
+from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.pricing import TokenRates, compute_cost
 from tidegate.models.provider import collect_reply
+from tidegate.session.costs import CostReport
 from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
 from tidegate.session.session import Session
 from tidegate.store.log import LogReader
@@ -82,7 +84,7 @@ class LiveResult(NamedTuple):
 
 
 class LivePlan(NamedTuple):
-    """What will be asked of whom, and what it can cost at most.
+    """What will be asked of whom. `dollars` is the cost without hidden rounds, `step_dollars` the most of one request.
 
     `overlong_dollars`: if the request that is too long is not refused; None if it is left out because of its price.
     """
@@ -91,14 +93,17 @@ class LivePlan(NamedTuple):
     rates: tuple[TokenRates, ...]
     window: int
     dollars: float
+    step_dollars: float
     overlong_dollars: float | None
 
     def describe(self) -> str:
-        asked = f"This asks {self.target.model} of {self.target.provider} at most {_MAX_REQUESTS} times and"
-        costs = f"{asked} costs at most ${self.dollars:.2f}"
-        if self.overlong_dollars is None:
-            return f"{costs}."
-        return f"{costs}, and ${self.overlong_dollars:.2f} more if a request that is too long is not refused."
+        asked = (
+            f"This asks {self.target.model} of {self.target.provider} up to {_MAX_REQUESTS} times, and again to recall."
+        )
+        return f"{asked} It should cost less than ${self.dollars:.2f}, and stops before ${MAX_DOLLARS:.2f}."
+
+    def may_go_on(self, spent: float) -> bool:
+        return spent + self.step_dollars + (self.overlong_dollars or 0.0) <= MAX_DOLLARS
 
 
 def plan_live_check(target: ProviderTarget) -> LivePlan:
@@ -110,16 +115,16 @@ def plan_live_check(target: ProviderTarget) -> LivePlan:
         raise BadInput(f"{target.provider} cannot be checked.", f"Choose one of {', '.join(FAMILIES)}.")
     if not target.api_key:
         raise BadInput(f"There is no key for {target.provider}.", "Set the environment variable of its key.")
-    sent = Usage(_MAX_REQUESTS * CHECK_WINDOW, _MAX_REQUESTS * _OUTPUT_TOKENS, 0, _MAX_REQUESTS * CHECK_WINDOW)
-    dollars = _price(sent, known.prices)
+    request = _price(Usage(CHECK_WINDOW, _OUTPUT_TOKENS, 0, CHECK_WINDOW), known.prices)
+    dollars, step = _MAX_REQUESTS * request, (MAX_ROUNDS + 1) * request
     overlong = _price(Usage(round(known.window * _OVERLONG), 100, 0, 0), known.prices)
-    if dollars > MAX_DOLLARS:
+    if max(dollars, step) > MAX_DOLLARS:
         raise BadInput(
             f"The check could cost ${dollars:.2f} with {target.model}; the limit is ${MAX_DOLLARS:.2f}.",
             "Choose a cheaper model with --model.",
         )
     is_affordable = dollars + overlong <= MAX_DOLLARS
-    return LivePlan(target, known.prices, known.window, dollars, overlong if is_affordable else None)
+    return LivePlan(target, known.prices, known.window, dollars, step, overlong if is_affordable else None)
 
 
 def _price(usage: Usage, rates: tuple[TokenRates, ...]) -> float:
@@ -140,7 +145,7 @@ async def run_live_check(plan: LivePlan, write: Callable[[str], None]) -> bool:
             open_sessions=4,
         )
         async with serve_in_background(Gateway(settings, data), settings) as url:
-            check = _LiveConversation(plan, url)
+            check = _LiveConversation(plan, url, lambda: _read_cost(data))
             try:
                 results = await check.converse()
             except ProviderError as error:
@@ -150,11 +155,17 @@ async def run_live_check(plan: LivePlan, write: Callable[[str], None]) -> bool:
         names = [info.name for info in data.store.sessions()]
         if names:
             results += _read_log(data.open_log(names[0]), check.recalled_word)
+        cost = _read_cost(data)
     results.append(await _send_overlong(plan))
     for result in results:
         write(mask(str(result)))
-    write(f"spent on the conversation: about ${check.dollars:.3f}")
+    write(f"spent on the conversation: about ${cost:.3f}")
     return all(result.holds is not False for result in results)
+
+
+def _read_cost(data: DataFolder) -> float:
+    """What the provider reported so far, with the rounds in which the gateway answered recalls."""
+    return sum(CostReport(data.open_log(info.name)).read_all().dollars for info in data.store.sessions())
 
 
 def _server_url(target: ProviderTarget) -> str:
@@ -167,10 +178,11 @@ def _server_url(target: ProviderTarget) -> str:
 class _LiveConversation:
     """The client: it sends its whole history, runs the tool, and notes what the provider reports."""
 
-    def __init__(self, plan: LivePlan, url: str) -> None:
+    def __init__(self, plan: LivePlan, url: str, read_cost: Callable[[], float]) -> None:
         target = plan.target
         dialect = get_dialect(target.wire)
         self._plan = plan
+        self._read_cost = read_cost
         self._session = Session(
             target.model,
             window=plan.window,
@@ -187,12 +199,12 @@ class _LiveConversation:
             base_url=url + urlsplit(dialect.endpoint.base_url).path,
             key=target.api_key,
             headers={"x-tidegate-session": _SESSION},
+            retries=RetrySettings(max_retries=0),  # a broken answer is paid, and nobody reports it
         )
         self._usages: list[Usage] = []
         self._fields: set[str] = set()
         self._thinking = 0
         self.recalled_word = False
-        self.dollars = 0.0
 
     async def close(self) -> None:
         await self._provider.close()
@@ -200,6 +212,9 @@ class _LiveConversation:
     async def converse(self) -> list[LiveResult]:
         self._session.add({"role": "user", "content": _TASK})
         for _ in range(_MAX_REQUESTS):
+            if not self._plan.may_go_on(self._read_cost()):
+                stopped = f"it was stopped after {len(self._usages)} requests, before ${MAX_DOLLARS:.2f} were spent"
+                return [LiveResult("the conversation", stopped, False), *self._report()]
             reply = await collect_reply(self._provider, self._session.prepare().to_bytes())
             self._note_reply(reply)
             if not self._answer_calls(reply):
@@ -210,7 +225,6 @@ class _LiveConversation:
         usage = read_usage(reply.usage)
         self._usages.append(usage)
         self._fields |= set(reply.usage)
-        self.dollars += _price(usage, self._plan.rates)
 
     def _answer_calls(self, reply: Reply) -> bool:
         """Add the answer and the results of its calls. Whether there were calls."""
