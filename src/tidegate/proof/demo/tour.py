@@ -225,10 +225,10 @@ class _Tour:
         if step == CHOICE_STEP - 1:
             self._show.scene(step, f"the agent: {messages[0]['content']}")
         elif step == RULE_NEEDED_STEP:
+            lost = f"; the newest messages alone would have lost it at step {self._tail_lost_rule}"
             self._show.scene(step, f"the agent: {messages[0]['content']}")
             self._show.detail(
-                f"the rule of step {RULE_STEP} was in {self._rule_requests} of {step - RULE_STEP + 1} requests since;"
-                f" requests of only the newest messages would have lost it at step {self._tail_lost_rule}",
+                f"the rule of step {RULE_STEP} was in {self._rule_requests} of {step - RULE_STEP + 1} requests since{lost if self._tail_lost_rule else ''}",
                 pause=True,
             )
         elif step == RECALL_STEP:
@@ -284,6 +284,7 @@ class _CostComparison:
         self._tail_tokens = 0.0
         self._too_long_from = self._over = self._requests = 0
         self._largest = 0.0
+        self._has_notes = False
 
     def add_message(self, message: _Json) -> None:
         size = self._units.count_message(message) / self._units.units_per_token
@@ -304,6 +305,7 @@ class _CostComparison:
 
     def add_note(self, usage: NoteUsage | None) -> None:
         if usage is not None:
+            self._has_notes = True
             self._ours.add_note(usage.cached_tokens, usage.new_tokens, usage.output_tokens)
 
     def is_in_tail(self, text: str, room: int) -> bool:
@@ -313,17 +315,19 @@ class _CostComparison:
         return any(text in content for content, _ in self._tail)
 
     def describe(self) -> str:
+        failed = f" In this window it would have failed at step {self._too_long_from}." if self._too_long_from else ""
+        notes = ", state notes included" if self._has_notes else ""
         share = self._ours.dollars / self._everything.dollars if self._everything.dollars else 0.0
         return (
-            f"${self._ours.dollars:.2f} at the prices of {PRICE_MODEL}, state notes included; sending the whole history"
+            f"${self._ours.dollars:.2f} at the prices of {PRICE_MODEL}{notes}; sending the whole history"
             f" ({self._whole:,.0f} tokens at the end) would have cost ${self._everything.dollars:.2f} in a window that"
-            f" holds it: {share:.2f} of that. In this window it would have failed at step {self._too_long_from}."
+            f" holds it: {share:.2f} of that.{failed}"
         )
 
     def prove_fit(self) -> Proof:
         claim = (
             f"{self._requests} requests: {self._over} over the window (largest {self._largest:,.0f} of"
-            f" {self._window:,}), each accepted by the provider's validator"
+            f" {self._window:,}), each valid by the provider's rules"
         )
         return Proof(not self._over, claim, self._requests)
 
