@@ -225,11 +225,11 @@ class _Tour:
         if step == CHOICE_STEP - 1:
             self._show.scene(step, f"the agent: {messages[0]['content']}")
         elif step == RULE_NEEDED_STEP:
+            held = f"{self._rule_requests} of {step - RULE_STEP + 1} requests since"
             lost = f"; the newest messages alone would have lost it at step {self._tail_lost_rule}"
             self._show.scene(step, f"the agent: {messages[0]['content']}")
             self._show.detail(
-                f"the rule of step {RULE_STEP} was in {self._rule_requests} of {step - RULE_STEP + 1} requests since{lost if self._tail_lost_rule else ''}",
-                pause=True,
+                f"the rule of step {RULE_STEP} was in {held}{lost if self._tail_lost_rule else ''}", pause=True
             )
         elif step == RECALL_STEP:
             fact = self._story.ids["fact"]
