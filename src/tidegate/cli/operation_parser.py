@@ -1,0 +1,83 @@
+"""The parser of a command that is declared as an `Operation`, and its run on a stored session."""
+
+import argparse
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
+from tidegate.commands.operations.operation import Operation
+from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
+
+if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.datafolder.data_folder import DataFolder
+    from tidegate.session.conversation import LiveConversation
+    from tidegate.session.recall_index import RecallIndex
+    from tidegate.store.session_log import KeptLog
+
+
+def add_operation(subparsers: Subparsers, operation: Operation) -> None:
+    parser = add_command(
+        subparsers,
+        operation.name,
+        partial(run_operation, operation),
+        summary=operation.summary,
+        description=operation.about,
+        epilog=format_examples(operation.name, *operation.examples),
+    )
+    add_data_options(parser)
+    parser.add_argument("session", metavar="SESSION")
+    for each in operation.arguments:
+        if each.is_option and each.parse is None:
+            parser.add_argument(each.name, action="store_true", help=each.help)
+        else:
+            parse = each.parse or str
+            parser.add_argument(
+                each.name, nargs=each.repeat, type=parse, default=each.default, metavar=each.metavar, help=each.help
+            )
+
+
+def run_operation(operation: Operation, options: argparse.Namespace) -> int:
+    import msgspec
+
+    from tidegate.cli.data_location import open_data_folder
+    from tidegate.core.text.terminal_text import clean_text
+    from tidegate.terminal.output import print_json
+
+    with open_data_folder(options) as data:
+        result = operation.run(_StoredSession(data, options.session), options)
+    if getattr(options, "json", False):
+        print_json(msgspec.json.encode(result.value))
+    else:
+        print(clean_text(result.text))
+    return EXIT_OK if result.is_done else EXIT_FAILED
+
+
+class _StoredSession:
+    """A session of a data folder. It is opened without its policy, when that is needed."""
+
+    size_name = "History"
+
+    def __init__(self, data: "DataFolder", name: str) -> None:
+        self._data = data
+        self.session_name = name
+
+    @cached_property
+    def session(self) -> "LiveConversation":
+        return self._data.open_conversation(self.session_name)
+
+    @cached_property
+    def readable_log(self) -> "KeptLog":
+        from tidegate.cli.data_location import open_existing_log
+
+        return open_existing_log(self._data, self.session_name)
+
+    @property
+    def recall_index(self) -> "RecallIndex":
+        return self._data.recall_index(self.session_name)
+
+    def require_data(self) -> "DataFolder":
+        return self._data
+
+    def measure(self) -> int:
+        """Count in the log, not in `session`, whose view is counted anew: two figures have to be on one scale."""
+        return self._data.open_conversation(self.session_name).view.tokens
