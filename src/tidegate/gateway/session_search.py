@@ -9,9 +9,9 @@ like it: that is a retry.
 
 Some clients rewrite the beginning of their list: Gemini CLI and Qwen Code shorten old results in it, and describe the
 folder anew when they continue a conversation. Then a session of the same caller is continued that ends with the last
-call, its result and the answer of the list. The list becomes a branch of its own, so its view and what it may recall
-come from its own messages only. If no session is found, a new one is made: that loses a link to the past, never a
-secret.
+call, its results and the answer of the list. The list becomes a branch of its own, so what it may recall are its own
+messages. Requests of the user that it left out are put back (`session/left_out_requests.py`). If no session is found, a
+new one is made: that loses a link to the past, never a secret.
 """
 
 import re
@@ -23,7 +23,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from tidegate.core.events import NoteAdded
-from tidegate.core.messages import Call
+from tidegate.core.messages import calls_of
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.callers import Caller
 from tidegate.gateway.conversations import PARENT_TOPIC, Conversation, Conversations
@@ -38,8 +38,8 @@ _MAX_ALIKE: Final = 1_000
 _MAX_OPENED: Final = 64
 """Sessions that are opened to look for one request. Looking into those that are open costs nothing."""
 _MAX_KNOWN_CHAINS: Final = 20_000
-_COMPARED_AT_END: Final = 3
-"""Messages by which a list is found again whose beginning was rewritten, a call among them."""
+_MIN_COMPARED: Final = 3
+"""Messages by which a list is found again whose beginning was rewritten: its last call, results and the answer."""
 _MAX_GROWING_CHAINS: Final = 64
 """Conversations whose hashes are kept to be continued."""
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
@@ -151,9 +151,9 @@ class SessionSearch:
     ) -> Conversation | None:
         """The open session of this caller that ends as the list does, up to its last answer."""
         end = answers[-1] + 1 if answers else 0
-        last = request.items[max(0, end - _COMPARED_AT_END) : end]
-        has_call = any(isinstance(part, Call) for item in last for part in item.message.parts)
-        if len(last) < _COMPARED_AT_END or not has_call or not request.caller.is_lasting:
+        calls = (at for at in range(end - 2, -1, -1) if calls_of(request.items[at].message))
+        last = request.items[next(calls, end) : end]
+        if len(last) < _MIN_COMPARED or not request.caller.is_lasting:
             return None
         owner = _identify_owner(request)
         for name in [name for name, each in reversed(self._owners.items()) if each == owner]:
@@ -163,6 +163,7 @@ class SessionSearch:
                 and not candidate.users
                 and candidate.following.tree.ends_with([item.key for item in last])
             ):
+                candidate.following.restores_requests = True
                 return candidate
         return None
 
