@@ -505,7 +505,7 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
-    sections, cut = trim_sections(sections, task.limits.note, counter)
+    sections, cut = trim_sections(sections, task.limits.note, counter, is_update=task.previous is not None)
     known = originals.up_to(task.horizon)
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
@@ -534,9 +534,13 @@ def quote_orders(text: str) -> str:
 
 
 def trim_sections(
-    sections: Mapping[str, str], tokens: int, counter: TokenCounter
+    sections: Mapping[str, str], tokens: int, counter: TokenCounter, *, is_update: bool
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """The sections without lines of the least important ones, if all take far more than `tokens`."""
+    """The sections without lines of the least important ones, if all take far more than `tokens`.
+
+    Of a first note the last lines of a section go first: the model began with the most important ones. Of an update the
+    oldest go first, because the update's own lines come last.
+    """
     size = sum(counter.count_text(text) for text in sections.values())
     if size > tokens * _MAX_FAR_OVER:
         raise AnswerUnusable(f"it was too long: {size:,} tokens instead of {tokens:,}")
@@ -545,7 +549,7 @@ def trim_sections(
     for heading in _CUT_ORDER:
         lines = trimmed.get(heading, [])
         while size > tokens * _MAX_OVER and len(lines) > 1:
-            size -= counter.count_text(lines.pop(0 if heading == HEADINGS[1] else -1))
+            size -= counter.count_text(lines.pop(0 if is_update or heading == HEADINGS[1] else -1))
             cut += 1
     if not cut:
         return dict(sections), ()
