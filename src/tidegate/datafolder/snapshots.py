@@ -22,7 +22,7 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
@@ -214,7 +214,8 @@ def make_snapshot_watcher(
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        search.search_event(event)
+        if isinstance(event.payload, MessageAdded):
+            search.search_event(event)
         is_moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
         if is_moved or event.seq - saved >= gap:
             save(event)

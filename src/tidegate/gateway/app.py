@@ -316,7 +316,7 @@ class Gateway:
                 if self._continuing is not None:
                     self._continuing.attach(conversation, request.client.own_id)
                 followed = await self._follow(conversation, client)
-                if self._thinking.continues_changed(own):
+                if self._thinking.changed_chains and self._thinking.continues_changed(own):
                     followed = await self._discard_thinking(conversation.following, client)
         except (TidegateError, OSError) as failure:
             return await self._unmanaged.write_after(failure, request, own, conversation)
@@ -510,7 +510,6 @@ class Gateway:
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
         if exchange.stream is not None:
             exchange.stream.start(is_stream=is_stream)
-        answer.take_held()  # of an answer that is asked for again
         is_first, last = True, b""
         try:
             async for piece in self._upstream_clients.read_pieces(response):
@@ -544,6 +543,7 @@ class Gateway:
         if not answer.status:
             error = copy.error
             if error is not None and error.kind == "overflow" and await self._refusals.shrink(exchange, error):
+                answer.take_held()  # the client gets the next answer
                 return False
             if not copy.is_stream or not (copy.has_begun or copy.error):
                 await answer.send_piece(stream.feed(part) if stream is not None else part, waits=True)
@@ -553,8 +553,7 @@ class Gateway:
         await answer.send_piece(stream.feed(words) if stream is not None else words)
         if stream is not None:
             ending = stream.feed(ending)  # says whether hidden calls follow, which the log needs
-        if copy.is_whole and not exchange.is_recorded:
-            await self._record_if_whole(exchange, copy)
+        await self._record_if_whole(exchange, copy)
         await answer.send_piece(ending, waits=response.content.at_eof())
         return True
 

@@ -12,7 +12,7 @@ from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest
 from tidegate.session.smaller_try import SmallerTry
-from tidegate.wire.registry import get_dialect
+from tidegate.wire.registry import DIALECTS
 from tidegate.wire.splicing.units import HostUnit
 
 
@@ -58,7 +58,7 @@ class Exchange:
         self.is_watched = False
         self.received_text = received_text
         self.response_id = self.sent_view = ""
-        self.dialect = get_dialect(client.dialect)
+        self.dialect = DIALECTS[client.dialect]
         self.stream = ClientStream(recall.merged) if recall is not None else None
         self.start_round(client, followed)
 

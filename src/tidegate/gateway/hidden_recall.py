@@ -173,7 +173,7 @@ class HiddenRecall:
         message, messages = copied.message, copied.client_messages
         bounded = self._dialect.calls.bound_arguments(messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
         if bounded != messages:
-            message, messages = read_reply(self._dialect.name, bounded), bounded
+            message, messages = read_reply(self._dialect, self._dialect.to_client_messages(bounded)), bounded
         hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
         if message is None or not hidden:
             return message, []

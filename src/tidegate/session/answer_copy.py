@@ -7,7 +7,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
-from tidegate.wire.answers import create_assembler, frames_from_response, read_reply
+from tidegate.wire.answers import read_reply
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
@@ -44,11 +44,11 @@ class AnswerCopy:
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
-        self._dialect = dialect
+        self._dialect = get_dialect(dialect)
         self._request = request
         self.is_stream = is_stream
         self._reader = SseReader() if is_stream else None
-        self._assembler = create_assembler(dialect)
+        self._assembler = self._dialect.answers.create_assembler()
         self._body = bytearray()
         self._texts: list[str] = []
         self._size = 0
@@ -101,7 +101,7 @@ class AnswerCopy:
                 raise LimitExceeded(f"The answer holds more than {MAX_ANSWER_VALUES:,} values.")
             value = msgspec.json.decode(bytes(self._body))
             for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
-                frames = [each] if isinstance(value, list) else frames_from_response(self._dialect, each)
+                frames = [each] if isinstance(value, list) else self._dialect.answers.frames_from_body(each)
                 for frame in frames:
                     self._take(frame)
         except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError, AttributeError, TypeError):
@@ -134,10 +134,8 @@ class AnswerCopy:
     def read(self) -> CopiedAnswer:
         """The answer and its usage. TidegateError if it is not whole."""
         reply = self.read_reply()
-        message = read_reply(self._dialect, reply.messages)
-        return CopiedAnswer(
-            message, reply.usage, get_dialect(self._dialect).to_client_messages(reply.messages), reply.stop == "calls"
-        )
+        messages = self._dialect.to_client_messages(reply.messages)
+        return CopiedAnswer(read_reply(self._dialect, messages), reply.usage, messages, reply.stop == "calls")
 
     def read_partial(self) -> Message | None:
         """The text that arrived of an answer that was cut off."""

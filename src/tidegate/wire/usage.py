@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from tidegate.core.event_check import is_possible_count
+from tidegate.core.event_check import MAX_TOKEN_COUNT
 
 
 class Usage(NamedTuple):
@@ -34,7 +34,7 @@ class UsageForm(NamedTuple):
 
 def read_count(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
-    return value if value and is_possible_count(value) else 0
+    return value if type(value) is int and 0 <= value <= MAX_TOKEN_COUNT else 0
 
 
 def read_details(usage: Mapping[str, object], key: str) -> Mapping[str, object]:
