@@ -4,8 +4,6 @@ The plan (`core/plan.py`) says what to do as data. Here it is done: effects are 
 are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
-import sys
-import warnings
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,7 +31,7 @@ from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
-from tidegate.session.conversation import LiveConversation
+from tidegate.session.conversation import LiveConversation, warn_caller
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
@@ -43,14 +41,6 @@ _MAX_RECOVERIES = 2
 _HOUR = 3600.0  # seconds; the longer of the two lifetimes that a usage report tells apart
 _MARGIN = 50
 """One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
-
-
-def _warn_caller(text: str, category: type[Warning]) -> None:
-    """Warn at the line outside of the session's own code that called it."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("tidegate.session."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level + 1)
 
 
 class PolicyRunner:
@@ -167,7 +157,7 @@ class PolicyRunner:
             self._window_reported = True
             text = describe_unknown_window(self.conversation.model, self.budget)
             self.conversation.history.add_note("window_unknown", text)
-            _warn_caller(text, UnknownWindowWarning)
+            warn_caller(text, UnknownWindowWarning)
 
     @property
     def tokens(self) -> int:
@@ -180,7 +170,7 @@ class PolicyRunner:
         self.refusals = 0
         self._report_assumed_window()
         for text in describe_ignored_results(self._view) if self._view.orphans else ():
-            _warn_caller(text, IgnoredResultWarning)
+            warn_caller(text, IgnoredResultWarning)
         for moment in self._due_moments():
             rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
             yield from self._run_moment(moment, rules)

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tidegate.core.errors import IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.errors import IgnoredResultWarning, SystemMessageWarning, UnknownWindowWarning
 from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
@@ -39,7 +39,7 @@ _NARROW_INDENT: Final = 4
 
 def hide_engine_warnings() -> None:
     """Keep what the engine warns programs of from the terminal: the commands say it in their own output."""
-    for each in (UnknownWindowWarning, IgnoredResultWarning):
+    for each in (UnknownWindowWarning, IgnoredResultWarning, SystemMessageWarning):
         warnings.simplefilter("ignore", each)
 
 

@@ -10,6 +10,7 @@ import msgspec
 from tidegate import __version__
 from tidegate.datafolder.time_format import format_time
 from tidegate.models.catalog import ModelInfo
+from tidegate.session.reports.changes import Change
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.document import render_document
@@ -17,10 +18,10 @@ from tidegate.web.request_history import SideSpending, request_usage
 from tidegate.web.session_story import (
     MAX_CHART_POINTS,
     MAX_LISTED_CHANGES,
+    ChangeComparison,
     RequestRow,
     RequestState,
     SessionStory,
-    ViewChange,
     read_session_story,
     thin_rows,
 )
@@ -84,8 +85,9 @@ class RequestFigures(msgspec.Struct, frozen=True):
 class SessionPageData(msgspec.Struct, frozen=True):
     """The data block `main` of the page. The scripts in assets/ read these keys.
 
-    `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; `chunks`
-    are the numbers of texts in the other blocks; `denied` are pairs of a call id and who or what denied the call.
+    `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; the
+    `comparisons` are those of the `changes`, in the same order; `chunks` are the numbers of texts in the other blocks;
+    `denied` are pairs of a call id and who or what denied the call.
     """
 
     session: str
@@ -96,7 +98,8 @@ class SessionPageData(msgspec.Struct, frozen=True):
     first: int
     requests: list[RequestFigures]
     older: int
-    changes: list[ViewChange]
+    changes: list[Change]
+    comparisons: list[ChangeComparison]
     states: list[RequestState]
     chunks: list[int]
     beside: SideSpending
@@ -139,6 +142,7 @@ def render_session_page(
         requests=_list_request_figures(story.rows)[len(story.rows) - len(recent) :],
         older=max(0, len(story.changes) - MAX_LISTED_CHANGES),
         changes=story.changes[-MAX_LISTED_CHANGES:],
+        comparisons=story.comparisons[-MAX_LISTED_CHANGES:],
         states=story.states,
         chunks=[len(chunk) for chunk in chunks],
         beside=story.side_spending,
@@ -250,7 +254,7 @@ def _format_figures(story: SessionStory) -> dict[str, str]:
     missing = story.side_spending.unpriced or any(
         row.request.used is not None and not row.request.cost.is_priced for row in rows
     )
-    edits = sum(bool(change.moment) for change in story.changes)
+    edits = sum(change.is_edit for change in story.changes)
     cost = f"{'&gt; ' if missing else ''}${paid:,.4f}" if priced or paid else "not known"
     return {
         "requests": f"{len(rows):,}",

@@ -30,7 +30,7 @@ from tidegate.core.text.secret_patterns import (
     token_shapes,
 )
 
-__all__ = ["MASKED", "SecretMask", "keys_of", "mask_outcome"]
+__all__ = ["MASKED", "SecretMask", "SecretString", "keys_of", "mask_outcome"]
 
 _MIN_SECRET_CHARS = 8
 """A configured value shorter than this is not looked for: it would be found in ordinary words."""
@@ -64,6 +64,15 @@ _TO_BASE64 = str.maketrans("-_", "+/")
 _TEXT_BYTES = frozenset((9, 10, 13, *range(32, 127)))
 _PERCENT = LazyPattern(r"(?:%[0-9A-Fa-f]{2})++")
 _URL_RUN = LazyPattern(r"[^\s\"'<>\\]++")
+
+
+class SecretString(str):
+    """Text whose `repr` is masked, so that no dump of a struct prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[masked]'" if self else "''"
 
 
 class SecretMask:

@@ -62,7 +62,7 @@ class SqliteStore:
         limit: int | None = None,
         clock: Callable[[], float] = time.time,
         migrations: Sequence[Migration] = MIGRATIONS,
-        step: Step = lambda _: None,
+        step: Step = str,
     ) -> None:
         self.path = Path(folder) / FILE
         if _is_occupied(self.path.parent):

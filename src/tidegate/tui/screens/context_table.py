@@ -147,18 +147,19 @@ def measure_name_column(entries: Sequence[TimelineEntry], width: int, sanitizer:
 
 def render_timeline_row(entry: TimelineEntry, column: int, sanitizer: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
-    when = format_time(entry.time, "%H:%M:%S")
+    change = entry.change
+    when = format_time(change.time, "%H:%M:%S")
     text.append(f"{when}  ", style="dim")
-    text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if entry.is_undone else "")
-    if entry.tokens_before or entry.tokens_after:
-        text.append(f"{format_token_count(entry.tokens_before):>6} → {format_token_count(entry.tokens_after):<6}")
+    text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if change.is_undone else "")
+    if change.tokens_before or change.tokens_after:
+        text.append(f"{format_token_count(change.tokens_before):>6} → {format_token_count(change.tokens_after):<6}")
     return text.append(f"  {_format_message_counts(entry)}")
 
 
 def _format_message_counts(entry: TimelineEntry) -> str:
-    removed, shortened, added = (len(ids) for ids in (entry.removed_ids, entry.shortened_ids, entry.added_ids))
-    counts = ((removed, "out"), (shortened, "shorter"), (added, "added"))
-    return ", ".join(f"{count} {word}" for count, word in counts if count) + "  undone" * entry.is_undone
+    change = entry.change
+    counts = ((change.drops, "out"), (change.replacements, "shorter"), (change.inserts, "added"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count) + "  undone" * change.is_undone
 
 
 def format_timeline_header(column: int) -> str:
@@ -166,7 +167,7 @@ def format_timeline_header(column: int) -> str:
 
 
 def _entry_name(entry: TimelineEntry, sanitizer: TextSanitizer) -> str:
-    return sanitizer.sanitize_line(entry.rule or entry.action)
+    return sanitizer.sanitize_line(entry.change.rule or entry.change.title)
 
 
 def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> list[str]:
@@ -178,7 +179,8 @@ def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> l
     if entry.calls_affected:
         saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
         details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
-    return [*details, *([f"why: {sanitizer.sanitize_line(entry.reason)}"] if entry.reason else [])]
+    reason = entry.change.reason
+    return [*details, *([f"why: {sanitizer.sanitize_line(reason)}"] if reason else [])]
 
 
 def clip_details(details: Sequence[str], width: int, lines: int) -> str:

@@ -12,6 +12,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.recall import find_edit_to_toggle, recall_text
+from tidegate.session.reports.changes import Change
 from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.store.log import LogReader
 from tidegate.store.store import SessionInfo
@@ -19,7 +20,7 @@ from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.live.message_json import JsonPart, describe_event, describe_message, encode_messages
 from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
 from tidegate.web.live.session_figures import SessionFigures
-from tidegate.web.live.session_index import Change, SessionIndex, Stretch, thin_requests
+from tidegate.web.live.session_index import SessionIndex, Stretch, thin_requests
 from tidegate.web.request_history import RequestRecord, request_usage
 
 REQUEST_ROWS: Final = 20
@@ -151,12 +152,7 @@ class SessionLooks:
         is_read = index.head >= head
         tree = self._catalog.list_tree(scope, name, running) if is_read else []
         changes = [
-            msgspec.structs.replace(
-                each,
-                why=self._data.mask(each.why),
-                rule=self._data.mask(each.rule),
-                undone=each.seq in index.undone,
-            )
+            msgspec.structs.replace(each.mask_texts(self._data.mask), is_undone=each.seq in index.undone_edits)
             for each in index.changes[-MAX_CHANGES:]
         ]
         places = thin_requests(index) if is_read else []
