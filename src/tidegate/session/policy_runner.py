@@ -15,6 +15,7 @@ from tidegate.core.budget import (
     Budget,
     count_excess,
     describe_unknown_window,
+    limit_held,
     make_budget,
     measure_request,
     note_assumed_window,
@@ -122,13 +123,16 @@ class PolicyRunner:
 
     @property
     def budget(self) -> Budget:
-        """The token budget. It changes only with the system prompt, the tools, the calibration and what a host asks."""
+        """The token budget. It changes with the system prompt, the tools, the calibration and what a host asks.
+
+        What is worth holding at the model's prices also follows how fast the history grows.
+        """
         view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
         scale = view.scale_by_model.get(self.conversation.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(lifetime), key
-        return self._budget
+        return limit_held(view, self._budget, self.policy.holding)
 
     def _find_cache_lifetime(self) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""

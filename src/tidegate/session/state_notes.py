@@ -238,7 +238,7 @@ class StateNotes:
         if is_new_state_note(view):
             note = newest_state_note(view)
             since = sum(item.tokens for item in view.items_after(note.horizon_seq if note else 0))
-            return since > self._runner.budget.room * _REFRESH_SHARE and fill >= WRITE_AT
+            return since > self._runner.budget.held_room * _REFRESH_SHARE and fill >= WRITE_AT
         if not self._attempts:
             return True
         return self._may_try_again(fill)
@@ -252,7 +252,7 @@ class StateNotes:
         if self._attempts and not self._may_try_again(fill):
             return False
         since = sum(item.tokens for item in view.items_after(self._prepared_seq))
-        is_new = not self._prepared_seq or since > self._runner.budget.room * _REFRESH_SHARE
+        is_new = not self._prepared_seq or since > self._runner.budget.held_room * _REFRESH_SHARE
         return is_new and is_summary_near(self._runner.plan_context(self._runner.policy))
 
     def pause(self) -> None:
