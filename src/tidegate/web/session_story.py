@@ -18,7 +18,7 @@ from tidegate.core.events import LISTED_TOPICS, STATE_NOTE, Event, EventPayload,
 from tidegate.core.log_fold import fold_log
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import RefoldNeeded, View
+from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
@@ -144,7 +144,7 @@ class _StoryReader:
         self._timeline = timeline
         self._window_override = window
         self._model_overrides = model_overrides
-        self._view = View()
+        self._view = LogView()
         self._category_counter = CategoryCounter()
         self._renderer: RequestRenderer | None = None
         self._model = ModelNote()
