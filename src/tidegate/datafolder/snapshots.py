@@ -25,7 +25,7 @@ from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
-from tidegate.core.view import REFOLD_TOPICS, View
+from tidegate.core.view import REFOLD_TOPICS, LogView, View
 from tidegate.datafolder.snapshot_gaps import EventReader, Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
@@ -95,7 +95,7 @@ class Snapshots:
         self._saved_seqs[key] = view.head
         return len(body)
 
-    def load(self, key: str, log: Log, meter: str) -> View | None:
+    def load(self, key: str, log: Log, meter: str) -> LogView | None:
         """The saved view of this log, without later events; None if the view must be folded from the log."""
         self.release(key)
         kept = self._read(key)
