@@ -142,8 +142,6 @@ class KeptLog:
         SessionNotFound if the session was removed, or removed and created again.
         """
         there = self._store.head(self.session_name)
-        if there < self.head:  # another thread of this process may have appended since it was read
-            there = self._store.head(self.session_name)
         if there < self.head:
             raise SessionNotFound(
                 f"Session {self.session_name!r} was removed meanwhile: it ends with record {there}, not {self.head}.",

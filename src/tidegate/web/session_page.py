@@ -237,32 +237,32 @@ def _render_body(title: str, story: SessionStory) -> str:
 def _format_subtitle(story: SessionStory) -> str:
     clients = list(dict.fromkeys(row.client for row in story.rows if row.client))
     models = list(dict.fromkeys(row.model for row in story.rows if row.model))
-    named = " · ".join(", ".join(each) for each in (clients, models[-3:] or ["no model named"]) if each)
+    names = " · ".join(", ".join(each) for each in (clients, models[-3:] or ["no model named"]) if each)
     times = [row.request.time for row in story.rows]
     if not times:
-        return f"{named} · {story.head:,} records"
+        return f"{names} · {story.head:,} records"
     first, last = (format_time(each, zone=UTC) for each in (min(times), max(times)))
-    return f"{named} · {story.head:,} records · {first} to {last} UTC"
+    return f"{names} · {story.head:,} records · {first} to {last} UTC"
 
 
 def _format_figures(story: SessionStory) -> dict[str, str]:
     rows = story.rows
-    used = [request_usage(row.request.used) for row in rows]
-    read, cached = sum(each.input_tokens for each in used), sum(each.cache_read for each in used)
-    paid = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
+    usages = [request_usage(row.request.used) for row in rows]
+    read, cached = sum(each.input_tokens for each in usages), sum(each.cache_read for each in usages)
+    dollars = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
     priced = any(row.request.cost.is_priced for row in rows)
     missing = story.side_spending.unpriced or any(
         row.request.used is not None and not row.request.cost.is_priced for row in rows
     )
     edits = sum(change.is_edit for change in story.changes)
-    cost = f"{'&gt; ' if missing else ''}${paid:,.4f}" if priced or paid else "not known"
+    cost = f"{'&gt; ' if missing else ''}${dollars:,.4f}" if priced or dollars else "not known"
     return {
         "requests": f"{len(rows):,}",
         "compactions": f"{edits:,}",
         "fullest": _format_fullest(story),
         "tokens read": f"{read:,}",
         "of these cached": f"{100 * cached / read:.1f}%" if read else "–",
-        "tokens written": f"{sum(each.output_tokens for each in used):,}",
+        "tokens written": f"{sum(each.output_tokens for each in usages):,}",
         "cost": cost,
     }
 

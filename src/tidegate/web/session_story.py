@@ -15,7 +15,7 @@ import msgspec
 from tidegate.core.events import STATE_NOTE, Event, NoteAdded
 from tidegate.core.log_fold import fold_log
 from tidegate.core.thinking_walk import seq_of_id
-from tidegate.core.view import RefoldNeeded, View
+from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
@@ -129,7 +129,7 @@ class _StoryReader:
         self._timeline = timeline
         self._window_override = window
         self._model_overrides = model_overrides
-        self._view = View()
+        self._view = LogView()
         self._category_counter = CategoryCounter()
         self._renderer: RequestRenderer | None = None
         self._model = ModelNote()
@@ -223,18 +223,18 @@ class _StoryReader:
         self._model_note = self._view.model_note
         self._model, self._renderer = parse_model_note(self._model_note), None
         try:
-            noted = msgspec.json.decode(self._model_note, type=_ModelWindow).window
+            window = msgspec.json.decode(self._model_note, type=_ModelWindow).window
         except (msgspec.DecodeError, UnicodeError):
-            noted = 0
-        self._window = self._window_override or noted or find_window(self._model.model, self._model_overrides) or 0
+            window = 0
+        self._window = self._window_override or window or find_window(self._model.model, self._model_overrides) or 0
 
     def _add_requests_at(self, event: Event) -> None:
         """Process the requests that were made when the log ended here."""
         for request in self._requests_by_head.get(event.seq, ()):
-            used, counts = request.used, self._category_counter.count_view(self._view)
-            reported = used.input_tokens if used is not None else 0
+            report, counts = request.used, self._category_counter.count_view(self._view)
+            reported = report.input_tokens if report is not None else 0
             total = reported or measure_view(self._view, self._model.model).request
-            model = used.model if used is not None else self._model.model
+            model = report.model if report is not None else self._model.model
             state = self._add_state() if event.seq >= self._first_open_head else -1
             parts, messages = scale_counts(counts, total), self._view.message_count
             window = self._window or find_window(model, self._model_overrides) or 0
@@ -258,10 +258,10 @@ class _StoryReader:
                 extra=model.extra,
             )
         self._renderer.update(self._view)
-        rendered = self._renderer.freeze()
-        places = self._pool.add_all(chunk[1:] for chunk in rendered.chunks)
-        head = self._pool.add(rendered.head_bytes)
-        self._states.append(_encode_state(head, rendered.key, self._last_indexes, places))
+        parts = self._renderer.freeze()
+        places = self._pool.add_all(chunk[1:] for chunk in parts.chunks)
+        head = self._pool.add(parts.head_bytes)
+        self._states.append(_encode_state(head, parts.key, self._last_indexes, places))
         self._last_indexes = places
         return len(self._states) - 1
 
@@ -278,11 +278,11 @@ class _StoryReader:
 
 def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> RequestState:
     least = min(len(before), len(after))
-    kept = next((place for place in range(least) if before[place] != after[place]), least)
+    common = next((place for place in range(least) if before[place] != after[place]), least)
     tail = 0
-    while tail < least - kept and before[-1 - tail] == after[-1 - tail]:
+    while tail < least - common and before[-1 - tail] == after[-1 - tail]:
         tail += 1
-    return RequestState(head, key, kept, after[kept : len(after) - tail], tail)
+    return RequestState(head, key, common, after[common : len(after) - tail], tail)
 
 
 def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:

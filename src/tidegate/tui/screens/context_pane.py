@@ -174,12 +174,12 @@ class ContextPane(Screen[str]):
 
     def _make_options(self, width: int) -> list[Option]:
         assert self.figures is not None
-        usage, done = self.figures
+        usage, timeline = self.figures
         if self.listing == "timeline":
-            column = measure_name_column(done.entries, width, self._sanitizer)
+            column = measure_name_column(timeline.entries, width, self._sanitizer)
             lines = [
                 Option(render_timeline_row(entry, column, self._sanitizer), id=f"t{entry.change.seq}")
-                for entry in done.entries
+                for entry in timeline.entries
             ]
             return lines or [_make_disabled_option("nothing yet")]
         shares = [
@@ -315,9 +315,9 @@ class ContextPane(Screen[str]):
 
         await self._report_change(self._agent_thread.run_with_context(redone), "redone")
 
-    async def _report_change(self, done: "Future[int]", words: str) -> None:
+    async def _report_change(self, count_future: "Future[int]", words: str) -> None:
         try:
-            count = await asyncio.wrap_future(done)
+            count = await asyncio.wrap_future(count_future)
         except TidegateError as bad:
             self.notify(self._sanitizer(str(bad)), severity="error", markup=False)
             return

@@ -47,8 +47,8 @@ class FillStyles(NamedTuple):
 
 def render_fill_title(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = round(100 * usage.used_share)
-    text.append(f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
+    percent = round(100 * usage.used_share)
+    text.append(f"ctx {percent}%", style=f"bold {getattr(styles, classify_fill(percent))}")
     text.append(f"  {usage.tokens:,} of {usage.capacity:,} tokens")
     if usage.window_is_assumed:
         text.append("  assumed: the window is not known", style=styles.unknown)
@@ -63,25 +63,25 @@ def render_fill_title(usage: WindowUsage, width: int, styles: FillStyles) -> Tex
 def render_fill_bar(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     """Return the window as a bar: its categories in their colors, the rest empty. A category has at least one cell."""
     whole = max(usage.capacity, usage.tokens, 1)
-    text, used = Text(no_wrap=True, end=""), 0
+    text, column = Text(no_wrap=True, end=""), 0
     for category, tokens in _sum_by_category(usage.categories):
-        cells = min(max(1, round(width * tokens / whole)), width - used)
+        cells = min(max(1, round(width * tokens / whole)), width - column)
         text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
-        used += cells
-    return text.append("·" * (width - used), style=styles.faint)
+        column += cells
+    return text.append("·" * (width - column), style=styles.faint)
 
 
 def render_legend(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
-    text, used = Text(), 0
+    text, column = Text(), 0
     for category, tokens in _sum_by_category(usage.categories):
         words = f"{category} {format_token_count(tokens)}"
         width_needed = len(words) + 4
-        if used and used + width_needed > width:
+        if column and column + width_needed > width:
             text.append("\n")
-            used = 0
+            column = 0
         text.append("█ ", style=CATEGORY_COLORS.get(category, styles.faint))
         text.append(f"{words}  ")
-        used += width_needed
+        column += width_needed
     return text
 
 
@@ -177,8 +177,8 @@ def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> l
         cost = f" (${entry.summary_dollars:.4f})" if entry.summary_dollars is not None else ""
         details.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
     if entry.calls_affected:
-        saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
-        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
+        savings = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
+        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{savings}")
     reason = entry.change.reason
     return [*details, *([f"why: {sanitizer.sanitize_line(reason)}"] if reason else [])]
 
@@ -188,9 +188,9 @@ def clip_details(details: Sequence[str], width: int, lines: int) -> str:
     wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)
-    kept = wrapped[:lines]
-    kept[-1] = f"{kept[-1][: width - len(_MORE_HINT)].rstrip()}{_MORE_HINT}"
-    return "\n".join(kept)
+    visible = wrapped[:lines]
+    visible[-1] = f"{visible[-1][: width - len(_MORE_HINT)].rstrip()}{_MORE_HINT}"
+    return "\n".join(visible)
 
 
 def _format_call_price(dollars: float | None) -> str:

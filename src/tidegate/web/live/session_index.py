@@ -30,7 +30,7 @@ from tidegate.core.events import (
 from tidegate.core.log_fold import fold_log, iterate_current_branch
 from tidegate.core.messages import Message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
-from tidegate.core.view import Item, RefoldNeeded, View
+from tidegate.core.view import Item, LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall import EditStack
 from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
@@ -124,7 +124,7 @@ class SessionIndex:
         self.forgotten_at = 0
         """The event that says that content was removed from the log."""
         self._find_window = find_window
-        self._view = View()
+        self._view = LogView()
         self._prefix_seq = self._counted = 0
         self._client_messages = ClientMessages()
         self._said, self._shown = ReferenceLists(), ReferenceLists()
@@ -273,20 +273,20 @@ class SessionIndex:
     def measured(self, request: RequestRecord) -> Measured | None:
         """What was in the view for a request; None if the log does not say it."""
         place = bisect_left(self._measured, request.head, key=lambda each: each.last)
-        found = self._measured[place] if place < len(self._measured) else None
-        return found if found is not None and found.first <= request.head else None
+        measurement = self._measured[place] if place < len(self._measured) else None
+        return measurement if measurement is not None and measurement.first <= request.head else None
 
     def total_of(self, request: RequestRecord) -> int:
         """The size of a request: as reported, else by our count."""
-        used = request.used
-        if used is not None and (reported := used.input_tokens or used.counted_tokens):
+        report = request.used
+        if report is not None and (reported := report.input_tokens or report.counted_tokens):
             return reported
-        found = self.measured(request)
-        return found.tokens if found else 0
+        measurement = self.measured(request)
+        return measurement.tokens if measurement else 0
 
     def parts_of(self, request: RequestRecord) -> list[int]:
-        found = self.measured(request)
-        return scale_counts(found.counts, self.total_of(request)) if found else []
+        measurement = self.measured(request)
+        return scale_counts(measurement.counts, self.total_of(request)) if measurement else []
 
     def fixed_at(self, seq: int) -> tuple[int, int]:
         """The events with the system prompt and the tools at an event; 0 for none."""
@@ -313,13 +313,13 @@ class SessionIndex:
     def _compare(self, before: Sequence[int], after: Sequence[int]) -> list[Stretch]:
         """The fate of each message of `before`, in its order; messages that came in follow the one they come after."""
         keys = [ref if ref > 0 else self._key(ref) for ref in before]
-        known = set(keys)
+        keys_before = set(keys)
         now: dict[int | str, int] = {}
         come: dict[int | str, list[int]] = {}
         last: int | str = ""
         for ref in after:
             key = ref if ref > 0 else self._key(ref)
-            if key in known:
+            if key in keys_before:
                 now[key], last = ref, key
             else:
                 come.setdefault(last, []).append(ref)
@@ -354,16 +354,16 @@ def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:
 
 
 def _add_stretch(
-    found: list[Stretch],
+    stretches: list[Stretch],
     state: Literal["kept", "gone", "come", "changed"],
     refs: Sequence[int],
     pairs: Sequence[tuple[int, int]] = (),
 ) -> None:
-    if found and found[-1].state == state:
-        found[-1].refs.extend(refs)
-        found[-1].pairs.extend(pairs)
+    if stretches and stretches[-1].state == state:
+        stretches[-1].refs.extend(refs)
+        stretches[-1].pairs.extend(pairs)
     elif refs or pairs:
-        found.append(Stretch(state, list(refs), list(pairs)))
+        stretches.append(Stretch(state, list(refs), list(pairs)))
 
 
 def _seq_of(ident: str) -> int:
