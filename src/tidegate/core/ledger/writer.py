@@ -13,7 +13,6 @@ present only in a user message or in the ledger, because a summary may quote any
 """
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import Final, NamedTuple
 
 import msgspec
@@ -89,7 +88,7 @@ def ledger_share_of(policy: Policy) -> float:
 
 
 def hide_ledger(view: View) -> View:
-    """The view as stages see it: without the ledger, which they must not summarize or drop. It must not be folded.
+    """The view as stages see it: without the ledger, which they must not summarize or drop.
 
     It is a shallow copy: apart from the list of items it shares everything with the view. `settled_count` is how many
     of its items are before the end of the ledger: an earlier transaction made them lean.
@@ -97,7 +96,7 @@ def hide_ledger(view: View) -> View:
     places = view.kind_index.find(view.items, LEDGER)
     if not places:
         return view
-    visible = copy(view)
+    visible = view.copy()
     visible.items = view.items[:]
     held = [visible.items.pop(place) for place in reversed(places)]
     held.reverse()

@@ -170,7 +170,8 @@ def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSiz
 
 def _measure_full_request(at: TriggerContext) -> int:
     """How much of the room is used. A policy's own estimator may say less than the guard sees."""
-    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.read_tokens, at.budget)
+    tokens = max(at.tokens, measure_request(at.view, at.budget)) if at.policy.meter else at.tokens
+    return measure_fill(tokens, at.view.read_tokens, at.budget)
 
 
 def is_new_turn(view: View) -> bool:
@@ -272,11 +273,14 @@ def _read_triggers(
     values: list[float] = []
     limits: list[float] = []
     request, history, budget = occasion.tokens, occasion.view.read_tokens, occasion.budget
+    known: dict[str, float] = {}  # the alternatives often ask for the same
     holds = False
     for condition in conditions:
         holds, first = True, len(values)
         for trigger in condition:
-            value, limit = METRICS[trigger.metric](occasion), effective_threshold(trigger, budget)
+            if trigger.metric not in known:
+                known[trigger.metric] = METRICS[trigger.metric](occasion)
+            value, limit = known[trigger.metric], effective_threshold(trigger, budget)
             holds = holds and COMPARISONS[trigger.op](value, limit)
             values.append(value)
             limits.append(limit)

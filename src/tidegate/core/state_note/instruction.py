@@ -99,7 +99,11 @@ def write_instruction(
     words = int(limits.note * _WORDS_PER_TOKEN)
     most = f"at most {words:,} words"
     if previous is not None:
-        most = f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays"
+        size = len(previous.write_sections().split())
+        most = (
+            f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays of the"
+            f" {size:,} words of your last note"
+        )
     lines = [
         "[tidegate: the state note] Stop here for this one answer: do not go on with the task and call no tool. Soon"
         " the older messages will leave this conversation. Write down the state of the work, so that you can go on"

@@ -218,12 +218,12 @@ class _ReplayRun:
 
     def _check_newest_message(self, messages: Sequence[_Json], newest: Message) -> None:
         report = self._report
-        kept = classify_newest_message(newest, messages)
-        if kept == "whole":
+        state = classify_newest_message(newest, messages)
+        if state == "whole":
             report.newest_whole += 1
             return
         budget = self._session.budget
-        if kept == "begun" and budget.count(newest) > budget.room:
+        if state == "begun" and budget.count(newest) > budget.room:
             report.newest_clipped += 1
         else:
             report.newest_lost += 1
@@ -244,11 +244,11 @@ def classify_newest_message(
     newest: Message, messages: Sequence[Mapping[str, object]]
 ) -> Literal["whole", "begun", "gone"]:
     """Return whether the request holds this user message: whole, its start at least, or not at all."""
-    wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
+    texts = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
     user_texts = [_user_text_of(message) for message in messages if message.get("role") == "user"]
-    if all(any(text in user_text for user_text in reversed(user_texts)) for text in wanted):
+    if all(any(text in user_text for user_text in reversed(user_texts)) for text in texts):
         return "whole"
-    return "begun" if any(wanted[0][:40] in user_text for user_text in user_texts) else "gone"
+    return "begun" if any(texts[0][:40] in user_text for user_text in user_texts) else "gone"
 
 
 def _user_text_of(message: Mapping[str, object]) -> str:
