@@ -84,15 +84,15 @@ def measure(window: int) -> Figures:
 
 
 def main() -> None:
-    sizes = [int(each.replace(",", "")) for each in sys.argv[1:]] or SIZES
-    times, sizes = "one more result | with the sweep | the one after | prepare", "ledger | notes | shortened | whole"
-    print(f"| window | {times} | tokens before | after | {sizes} |")
+    windows = [int(each.replace(",", "")) for each in sys.argv[1:]] or SIZES
+    times, parts = "one more result | with the sweep | the one after | prepare", "ledger | notes | shortened | whole"
+    print(f"| window | {times} | tokens before | after | {parts} |")
     print(f"|{'---|' * 11}")
-    for window in sizes:
+    for window in windows:
         found = measure(window)
-        sizes = " | ".join(f"{tokens:,}" for tokens in found.parts)
+        parts = " | ".join(f"{tokens:,}" for tokens in found.parts)
         times = " | ".join(f"{seconds * 1000:,.0f} ms" for seconds in found[:4])
-        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} | {sizes} |")
+        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} | {parts} |")
 
 
 if __name__ == "__main__":
