@@ -11,7 +11,7 @@ import msgspec
 
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, Image, Message, Result, Text, Thinking
-from tidegate.core.view import View
+from tidegate.core.view import LogView
 from tidegate.session.session import Session
 from tidegate.wire.request import RequestRenderer
 
@@ -79,7 +79,7 @@ class SessionWitness:
 
     def _prove_rendering(self, session: Session) -> Proof:
         """Prove that the log alone renders every request again, from the first to the last."""
-        view = View()
+        view = LogView()
         waiting = iter(self.requests)
         head, digest = next(waiting, (0, ""))
         same = 0

@@ -15,7 +15,7 @@ import msgspec
 from tidegate.core.events import STATE_NOTE, Event, NoteAdded
 from tidegate.core.log_fold import fold_log
 from tidegate.core.thinking_walk import seq_of_id
-from tidegate.core.view import RefoldNeeded, View
+from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
@@ -129,7 +129,7 @@ class _StoryReader:
         self._timeline = timeline
         self._window_override = window
         self._model_overrides = model_overrides
-        self._view = View()
+        self._view = LogView()
         self._category_counter = CategoryCounter()
         self._renderer: RequestRenderer | None = None
         self._model = ModelNote()

@@ -180,7 +180,7 @@ def run_contender(
         return None
     policy = load_contender_policy(contender)
     lines = list_recorded_lines(recording)
-    setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
+    setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS, rates=cell.terms.rates)
     if answer_note is None and cell.terms.notes_folder:
         answer_note = NoteFolder(Path(cell.terms.notes_folder)).answer
     return replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped, answer_note=answer_note)

@@ -30,6 +30,8 @@ from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.models.catalog import ModelInfo
+from tidegate.models.pricing import TokenRates
 from tidegate.session.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
@@ -50,7 +52,8 @@ class ReplaySetup(msgspec.Struct, frozen=True):
 
     `tools` are definitions that take room in every request, as those of a live client do; recordings have none.
     Requests are rendered and validated incrementally. Every `fresh_interval` calls (0: never) they are also rendered
-    and validated from scratch and must come out the same. With `explain` the report describes every edit.
+    and validated from scratch and must come out the same. With `explain` the report describes every edit. `rates` are
+    the prices of the model, which decide when a sweep pays; without them only the window does.
     """
 
     policy: Policy
@@ -60,6 +63,7 @@ class ReplaySetup(msgspec.Struct, frozen=True):
     fresh_interval: int = 0
     explain: bool = False
     tools: tuple[Tool, ...] = ()
+    rates: tuple[TokenRates, ...] = ()
 
 
 def replay_session(
@@ -125,6 +129,7 @@ class _ReplayRun:
             tools=setup.tools,
             count=setup.count,
             clock=lambda: self._time,
+            prices={"": ModelInfo(prices=setup.rates)},
         )
         self._request_sizer = RequestSizer(self._session.counter, setup.window)
         self._summary_usage: list[SummaryUsage] = []

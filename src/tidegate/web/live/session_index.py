@@ -30,7 +30,7 @@ from tidegate.core.events import (
 from tidegate.core.log_fold import fold_log, iterate_current_branch
 from tidegate.core.messages import Message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
-from tidegate.core.view import Item, RefoldNeeded, View
+from tidegate.core.view import Item, LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall import EditStack
 from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
@@ -124,7 +124,7 @@ class SessionIndex:
         self.forgotten_at = 0
         """The event that says that content was removed from the log."""
         self._find_window = find_window
-        self._view = View()
+        self._view = LogView()
         self._prefix_seq = self._counted = 0
         self._client_messages = ClientMessages()
         self._said, self._shown = ReferenceLists(), ReferenceLists()
