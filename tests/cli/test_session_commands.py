@@ -167,7 +167,11 @@ def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
     in_log = called("memory", "search", "staging box", "--session", "build-fix", "--data", kept.folder)
     assert in_log.returncode == 0
     assert in_log.stdout.startswith("build-fix m")
-    assert called("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
+    nothing = called("memory", "search", "zebraquux", "--data", kept.folder)
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (1, "", "Nothing found.\n")
+    words_last = called("memory", "search", "--notes", "gateway", "port", "--data", kept.folder)
+    assert words_last.stdout == called("memory", "gateway", "port", "--notes", "--data", kept.folder).stdout != ""
+    assert "needs words" in called("memory", "search", "--data", kept.folder).stderr
     (note,) = called("memory", "list", "--data", kept.folder).stdout.split()
     assert "8443" in called("memory", "show", note, "--data", kept.folder).stdout
 

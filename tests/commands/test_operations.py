@@ -9,11 +9,12 @@ from tidegate.commands.operation_command import parse_arguments
 from tidegate.commands.operations.clear import CLEAR
 from tidegate.commands.operations.export import EXPORT
 from tidegate.commands.operations.fork import FORK
+from tidegate.commands.operations.memory import MEMORY
 from tidegate.commands.operations.operation import Operation
 from tidegate.commands.operations.recall import RECALL
 from tidegate.commands.operations.undo import REDO, UNDO
 
-OPERATIONS = (UNDO, REDO, FORK, RECALL, EXPORT)
+OPERATIONS = (UNDO, REDO, FORK, RECALL, EXPORT, MEMORY)
 LINES = [
     (FORK, "other", ["other"]),
     (FORK, "other at m12", ["other", "--at", "m12"]),
@@ -21,6 +22,9 @@ LINES = [
     (RECALL, "port 8443 offset 200", ["port", "8443", "--offset", "200"]),
     (RECALL, "--chars 900 port", ["--chars", "900", "port"]),
     (EXPORT, "a.md --handoff --window 16k", ["a.md", "--handoff", "--window", "16k"]),
+    (RECALL, "--chars 900 --offset 3 port", ["--chars", "900", "--offset", "3", "port"]),
+    (MEMORY, "search --notes deploy it", ["search", "--notes", "deploy", "it"]),
+    (MEMORY, "", []),
     (UNDO, "", []),
 ]
 
@@ -30,7 +34,8 @@ def test_a_line_of_the_chat_means_what_the_command_line_means(
     operation: Operation, line: str, words: list[str]
 ) -> None:
     parser = make_parser([operation.name])
-    options = vars(parser.parse_command_line([operation.name, "work", *words]))
+    session = ["work"] if operation.has_session else []
+    options = vars(parser.parse_command_line([operation.name, *session, *words]))
     values = vars(parse_arguments(operation, line))
     assert values == {name: options[name] for name in values}
 

@@ -27,7 +27,7 @@ _UNLISTED = ("seeds",)
 _MODULES = {name: name for _, names in (*_GROUPS, ("", _UNLISTED)) for name in names}
 _MODULES |= {"import": "import_", "redo": "undo"}
 """The module of each command."""
-_OPERATIONS = frozenset({"recall", "undo", "clear", "fork", "export"})
+_OPERATIONS = frozenset({"recall", "memory", "undo", "clear", "fork", "export"})
 """Modules of commands that are slash commands of the chat, too."""
 _EPILOG = """\
 `tidegate COMMAND --help` describes a command and has examples. Sessions are in ~/.local/share/tidegate, your settings
@@ -126,6 +126,9 @@ class TidegateParser(CommandParser):
             remedy = f"{_suggest(command, self.commands)}`tidegate --help` lists the commands."
             self.error(f"there is no command {command!r}.", remedy)
         options, unknown = self.parse_known_args(words)
+        if "rest_field" in options and not any(word.startswith("-") for word in unknown):
+            getattr(options, options.rest_field).extend(unknown)  # argparse leaves the words behind an option
+            unknown = []
         if unknown:
             parser = self.commands.get(options.command, self)
             mistyped = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")

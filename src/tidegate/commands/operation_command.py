@@ -5,7 +5,7 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from tidegate.commands.actions import CommandAction
-from tidegate.commands.operations.operation import Argument, Operation
+from tidegate.commands.operations.operation import REPEATED, Argument, Operation
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 
@@ -56,7 +56,7 @@ def parse_arguments(operation: Operation, text: str) -> Namespace:
         if not each.is_option:
             if each.repeat == "+" and not rest:
                 raise BadInput(f"/{operation.name} needs {each.help}.", f"Write /{operation.name} {each.metavar}.")
-            setattr(values, each.field, rest if each.repeat == "+" else " ".join(rest))
+            setattr(values, each.field, rest if each.repeat in REPEATED else " ".join(rest))
             rest = []
     if rest:
         raise BadInput(

@@ -23,6 +23,7 @@ from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.masking import MaskedLog
+from tidegate.memory.search import Search
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall_index import RecallIndex
 from tidegate.session.session import Session
@@ -87,6 +88,9 @@ class CommandContext(NamedTuple):
     @property
     def recall_index(self) -> RecallIndex:
         return self.session.history.recall_index
+
+    def open_search(self) -> Search:
+        return self.require_data().open_search()
 
     @property
     def size_name(self) -> str:

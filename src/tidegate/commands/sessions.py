@@ -13,6 +13,7 @@ from tidegate.commands.actions import PickSession, ResumeSession
 from tidegate.commands.operation_command import make_command, parse_arguments
 from tidegate.commands.operations.export import EXPORT
 from tidegate.commands.operations.fork import FORK
+from tidegate.commands.operations.memory import MEMORY
 from tidegate.commands.operations.recall import RECALL
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
@@ -24,23 +25,14 @@ from tidegate.datafolder.session_names import read_session_title
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
 from tidegate.datafolder.workspaces import find_last_session
-from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.search import SearchHit
-from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.session.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.store import SessionInfo
 
 _EARLIER: Final = "@"
 _TRACE_LINES: Final = 30
-_MAX_HITS: Final = 10
-_MAX_QUERY_WORDS: Final = 16
-_EXCERPT_CHARS: Final = 240
-_MAX_NOTES: Final = 100
 _MAX_SESSIONS: Final = 50
 _MAX_TITLE_CHARS: Final = 60
-_HIT_LINES: Final = 40
-"""Lines of a note in which a hit is looked for."""
 _TRACE_TAIL_BYTES: Final = 256 * 1024
 _RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
 _SHOWN_FIELDS: Final = (
@@ -75,37 +67,6 @@ async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
     session, words = values.what[0], " ".join(values.what[1:])
     recall = partial(earlier.recall, words, session, current=context.session_name, offset=values.offset)
     return CommandAnswer(await asyncio.to_thread(recall))
-
-
-async def run_memory(context: CommandContext, arguments: str) -> CommandAnswer:
-    action, _, words = arguments.partition(" ")
-    notes = context.require_data().notes
-    if not arguments or arguments == "list":
-        names = notes.names()
-        more = [f"and {len(names) - _MAX_NOTES} more"] if len(names) > _MAX_NOTES else []
-        return CommandAnswer("\n".join([*names[-_MAX_NOTES:], *more]) or "There are no notes yet.")
-    if action == "show" and words:
-        return CommandAnswer(notes.read(words.strip()))
-    words = words if action == "search" else arguments
-    found = await asyncio.to_thread(
-        lambda: [
-            _format_hit(context, hit, words) for hit in context.require_data().open_search().search(words, _MAX_HITS)
-        ]
-    )
-    return CommandAnswer("\n".join(found) or "Nothing found.", not found)
-
-
-def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
-    """Return the place of a hit and a snippet, which is cut from the masked text: the index is not masked."""
-    if hit.kind == "note":
-        lines = (context.require_data().notes.folder.read(hit.name) or "").split("\n")
-        where, text = f"{hit.name}:{hit.place}", "\n".join(lines[hit.place - 1 : hit.place + _HIT_LINES])
-    else:
-        event = next(context.require_data().open_log(hit.name).read(hit.place), None)
-        where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
-    text = context.mask(text)
-    offset = find_match_offset(text, parse_query(words, _MAX_QUERY_WORDS))
-    return f"{clean_line(where)}  {cut_snippet(text, offset, _EXCERPT_CHARS)}"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -252,12 +213,8 @@ def _session_names(context: CommandContext | None) -> list[str]:
 
 SESSION_COMMANDS: Final = (
     RECALL_COMMAND._replace(run=run_recall),
-    Command(
-        "memory",
-        "the notes; search them and all sessions",
-        run_memory,
-        "[search WORDS|show NOTE]",
-        completions=lambda _: ("search ", "show ", "list"),
+    make_command(MEMORY, "the notes; search them and all sessions", usage="[search WORDS|show NOTE]")._replace(
+        completions=lambda _: ("search ", "show ", "list")
     ),
     Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
     Command("resume", "switch to another session", run_resume, "[NAME|last]", ("open",), _session_names),

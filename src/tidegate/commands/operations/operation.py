@@ -7,10 +7,11 @@ it runs: all parsers are loaded for `--help`.
 
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 if TYPE_CHECKING:  # loaded when an operation runs
     from tidegate.datafolder.data_folder import DataFolder
+    from tidegate.memory.search import Search
     from tidegate.session.conversation import LiveConversation
     from tidegate.session.recall_index import RecallIndex
     from tidegate.store.log import LogReader
@@ -37,6 +38,10 @@ class SessionPlace(Protocol):
         """The folder of the session. BadInput if it is not stored."""
         ...
 
+    def open_search(self) -> "Search":
+        """The search over notes and logs. On the command line, what is new is indexed with a progress bar."""
+        ...
+
     def measure(self) -> int:
         """The tokens of what `size_name` names."""
         ...
@@ -45,12 +50,20 @@ class SessionPlace(Protocol):
     def size_name(self) -> str: ...
 
 
+REPEATED: Final = ("*", "+")
+"""How often an argument comes that is a list."""
+
+
 class OperationResult(NamedTuple):
-    """What an operation says, and whether it could do what was asked. `value` is what `--json` prints."""
+    """What an operation says, and whether it could do what was asked. `value` is what `--json` prints.
+
+    A remark is not what was asked for, such as that nothing was found: the command line prints it to standard error.
+    """
 
     text: str
     is_done: bool = True
     value: object = None
+    is_remark: bool = False
 
 
 class Argument(NamedTuple):
@@ -78,7 +91,10 @@ class Argument(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """`changes_session`: in a chat it waits until the agent is idle; the others read, perhaps for long."""
+    """`changes_session`: in a chat it waits until the agent is idle; the others read, perhaps for long.
+
+    Without `has_session` it works on the whole data folder.
+    """
 
     name: str
     summary: str
@@ -87,3 +103,4 @@ class Operation(NamedTuple):
     run: Callable[[SessionPlace, Namespace], OperationResult]
     arguments: tuple[Argument, ...] = ()
     changes_session: bool = False
+    has_session: bool = True
