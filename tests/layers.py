@@ -58,6 +58,13 @@ IMPURE_CALLS = frozenset({"open", "print", "input", "breakpoint", "exec", "eval"
 MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 700, 60, 1
 # What may be read although its name begins with an underscore: documented names, and the one way Textual has.
 OPEN_UNDERSCORES = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_compositor"})
+# Private attributes of other libraries, by the module that reads them: they offer no other way.
+FOREIGN_PRIVATES = {
+    "tidegate.session.conversation": frozenset({"_getframe"}),
+    "tidegate.integrations.sdk_clients": frozenset({"_prepare_request", "_client"}),
+    "tidegate.store.postgres.connection_pool": frozenset({"_WaitTimeout"}),
+    "tidegate.integrations.strands": frozenset({"_session_manager"}),
+}
 # To parse all tests takes seconds; few of them have such a text.
 MAYBE_PRIVATE = re.compile(
     r"(?<!\bself)(?<!\bcls)(?<!super\(\))\._[A-Za-z]|^\s*from tidegate\S* import (\([^)]*|[^\n(]*)\b_[A-Za-z]",
@@ -273,9 +280,7 @@ def privacy_faults(source: Source) -> list[str]:
     faults = []
     for node in ast.walk(ast.parse(source.text)):
         if isinstance(node, ast.Attribute):
-            own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
-            own |= isinstance(node.value, ast.Call) and ast.unparse(node.value) == "super()"
-            names = [] if own else [node.attr]
+            names = [] if is_self(node.value) else [node.attr]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidegate"):
             names = [each.name for each in node.names]
         else:
@@ -283,6 +288,86 @@ def privacy_faults(source: Source) -> list[str]:
         private = (name for name in names if name.startswith("_") and not name.endswith("__"))
         faults += [f"{source.module}:{node.lineno} {name}" for name in private if name not in OPEN_UNDERSCORES]
     return faults
+
+
+def back_door_faults(source: Source) -> list[str]:
+    """Private attributes that a module reads or sets of another module's object, and private names that it imports.
+
+    An object is the module's own if the function says so: by an annotation with a class of this module that has the
+    attribute, or because it was made from such a class.
+    """
+    if not MAYBE_PRIVATE.search(source.text):
+        return []
+    tree = ast.parse(source.text)
+    classes = {node.name: private_names_of(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    own: dict[int, bool] = {}
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            kinds = object_kinds(function, set(classes))
+            for node in ast.walk(function):
+                if isinstance(node, ast.Attribute):
+                    known = any(node.attr in classes[each] for each in kinds.get(root_name(node.value), ()))
+                    own[id(node)] = own.get(id(node), False) or (known and is_plain(node.value))
+    faults = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and not own.get(id(node)) and not is_self(node.value):
+            names = [node.attr]
+        elif isinstance(node, ast.ImportFrom) and absolute(source, node).startswith("tidegate"):
+            names = [each.name for each in node.names]
+        else:
+            continue
+        allowed = OPEN_UNDERSCORES | FOREIGN_PRIVATES.get(source.module, frozenset())
+        private = (name for name in names if name.startswith("_") and not name.endswith("__") and name not in allowed)
+        faults += [f"{source.module}:{node.lineno} {name}" for name in private]
+    return faults
+
+
+def private_names_of(made: ast.ClassDef) -> set[str]:
+    """The private attributes and methods that a class defines."""
+    names: set[str] = set()
+    for node in ast.walk(made):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
+            names.add(node.attr)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.add(node.target.id)
+    return {name for name in names if name.startswith("_")}
+
+
+def object_kinds(function: ast.FunctionDef | ast.AsyncFunctionDef, classes: set[str]) -> dict[str, set[str]]:
+    """Of which classes the arguments and variables of a function are, as far as it says so."""
+    kinds: dict[str, set[str]] = {}
+    for node in ast.walk(function):
+        if isinstance(node, ast.arg) and node.annotation is not None:
+            kinds[node.arg] = classes.intersection(re.findall(r"\w+", ast.unparse(node.annotation)))
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+            made = re.match(r"(self|copy\(self\))$|(cls|type\(self\)|(\w+))(\.__new__)?\(", ast.unparse(node.value))
+            if made and made[3] is None:
+                kinds[node.targets[0].id] = classes
+            elif made:
+                kinds[node.targets[0].id] = classes & {made[3]}
+    return kinds
+
+
+def root_name(node: ast.expr) -> str:
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def is_plain(node: ast.expr) -> bool:
+    """Whether it is a variable, or private attributes of one: `node` or `node._before`, but not `self.session`."""
+    while isinstance(node, ast.Attribute):
+        if not node.attr.startswith("_"):
+            return False
+        node = node.value
+    return isinstance(node, ast.Name) and node.id not in ("self", "cls")
+
+
+def is_self(node: ast.expr) -> bool:
+    is_super = isinstance(node, ast.Call) and ast.unparse(node) == "super()"
+    return is_super or (isinstance(node, ast.Name) and node.id in ("self", "cls"))
 
 
 def depth_faults(sources: list[Source]) -> list[str]:

@@ -7,6 +7,7 @@ from tests.layers import (
     PACKAGE,
     Source,
     arrow_faults,
+    back_door_faults,
     climbing_faults,
     cycle_faults,
     data_faults,
@@ -26,7 +27,7 @@ from tests.layers import (
 # The house as it stands.
 
 
-CHECKS = [arrow_faults, purity_faults, validator_faults, size_faults, name_faults]
+CHECKS = [arrow_faults, purity_faults, validator_faults, size_faults, name_faults, back_door_faults]
 
 
 def test_the_package() -> None:
@@ -264,3 +265,37 @@ def test_a_private_name_in_a_test_is_seen(text: str) -> None:
 def test_what_a_test_owns_or_may_read_is_left_alone() -> None:
     text = "class Some:\n    def act(self) -> None:\n        self._own = row._replace(a=1)\n        os._exit(0)\n"
     assert privacy_faults(Source("tests.some", text + "from tidegate import __version__\nwhole.__dict__\n")) == []
+
+
+OTHER = (
+    "class Runner:\n    def __init__(self, session: Session) -> None:\n        self.session, self._view = session, 1\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def read(session: Session) -> int:\n    return session._view",
+        OTHER + "    def read(self) -> int:\n        return self.session._view",
+        OTHER + "    def read(self) -> int:\n        session = self.session\n        return session._view",
+        OTHER + "    def read(self, runner: Runner) -> int:\n        return runner.session._view",
+        "from tidegate.core.view import _fold",
+        "made()._state = 2",
+    ],
+)
+def test_a_back_door_into_another_object_is_seen(text: str) -> None:
+    assert len(back_door_faults(Source("tidegate.session.some", text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def act(self) -> None: ...",
+        "def add(self, other: 'Runner') -> int:\n        return other._view",
+        "def copy(self) -> 'Runner':\n        other = copy(self)\n        other._view = 2\n        return other",
+        "def walk(self) -> int:\n        node = self\n        return node._view._view",
+        "def act(self) -> None:\n        row = self._view._replace(a=1)\n        super()._view()",
+    ],
+)
+def test_private_attributes_of_its_own_class_are_left_alone(text: str) -> None:
+    assert back_door_faults(Source("tidegate.session.some", f"{OTHER}    {text}")) == []

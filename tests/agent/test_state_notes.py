@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tidegate.agent.subagents import SubagentKind, SubagentSession, SubagentTool
 from tidegate.agent.tools.approval import ALLOW_ALL
 from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.core.messages import Call, text_of
+from tidegate.models.provider import Delta, Reply
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.costs import CostReport
 from tidegate.session.note_writer import NoteWriter, ask_provider
@@ -93,12 +94,59 @@ def test_every_note_is_counted() -> None:
     assert len(spent) == len(model.notes) > 0
 
 
+class LateNotes(ScriptedProvider):
+    """Questions for notes are answered when `gate` is set."""
+
+    def __init__(self, model: Scripted) -> None:
+        super().__init__("openai_chat", [model] * 200)
+        self.asked, self.gate = asyncio.Event(), asyncio.Event()
+
+    async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
+        if b"[tidegate: the state note]" in request:
+            self.asked.set()
+            await self.gate.wait()
+        async for each in super().stream(request):
+            yield each
+
+
+async def wait_for_note(session: Session) -> None:
+    while session.state_notes.writer is not None and session.state_notes.writer.is_busy:
+        await asyncio.sleep(0)
+
+
+def test_a_background_call_does_not_write_to_the_log_of_a_session_in_use() -> None:
+    """It is counted at once, and written by the next call of the session."""
+
+    async def run() -> None:
+        provider = LateNotes(Scripted())
+        config = parse_config(CONFIG, {})
+        async with open_agent(
+            config, data=None, name="t", workspace=Path("."), provider=provider, environment={}
+        ) as agent:
+            session = agent.session
+            while not provider.asked.is_set():
+                async for _ in agent.run_turn(QUESTION):
+                    pass
+            head, before = session.log.head, agent.spending.session_total.tokens
+            provider.gate.set()
+            await wait_for_note(session)
+            assert session.log.head == head
+            after = agent.spending.session_total.tokens
+            assert after > before
+            await session.prepare_async()
+            topics = [getattr(event.payload, "topic", "") for event in session.log.read(head + 1)]
+            assert topics[:2] == ["spent", "state_note"]
+            assert agent.spending.session_total.tokens == after
+
+    asyncio.run(run())
+
+
 class Part(msgspec.Struct):
     path: str
 
 
 def test_a_subagent_writes_notes_of_its_own_session() -> None:
-    """Paid by the session that asked."""
+    """Paid by the session that asked, which gets the costs when its turn ends: others are added to it meanwhile."""
     notes, steps = list[str](), list[int]()
 
     def answer(request: bytes) -> ScriptedAnswer:
@@ -121,8 +169,9 @@ def test_a_subagent_writes_notes_of_its_own_session() -> None:
     tool = FunctionTool("read", "Read a file.", Part, read)
     provider = ScriptedProvider("openai_chat", [answer] * 200)
 
-    def write_ahead(own: Session, meters: Sequence[SpendMeter]) -> NoteWriter:
-        return NoteWriter(own, own.state_notes, ask_provider(MeteredProvider(provider, meters, purpose="state_note")))
+    def write_ahead(own: Session, spending: SessionSpending, others: Sequence[SpendMeter]) -> NoteWriter:
+        metered = MeteredProvider(provider, [*others, spending], purpose="state_note", is_beside=True)
+        return NoteWriter(own, own.state_notes, ask_provider(metered), costs=spending.costs)
 
     kind = SubagentKind(
         "reads",
@@ -131,12 +180,20 @@ def test_a_subagent_writes_notes_of_its_own_session() -> None:
         lambda name, tools: SubagentSession(session, f"{name}.task-1"),
         write_ahead=write_ahead,
     )
-    task = SubagentTool({"general": kind}, approval=ALLOW_ALL, meters=[SessionSpending(asker)])
+    spending = SessionSpending(asker)
+    task = SubagentTool({"general": kind}, approval=ALLOW_ALL, meters=[spending])
     result = asyncio.run(task({"prompt": "Read all parts."}, ToolContext(Path("."), asker, session_name="build")))
     assert "All read." in result.text
     assert notes
     assert session.edit_counts["note_sweep"] == 1
     assert any("- the tide comes in" in text_of(item.message) for item in session.view.items)
+    began_and_ended = 2
+    assert asker.log.head == began_and_ended
+    paid = spending.session_total
+    assert paid.tokens > 0
+    spending.settle()
+    assert asker.log.head == began_and_ended + len(steps) + len(notes)
+    assert spending.session_total == paid
 
 
 @pytest.mark.parametrize(("window", "writer"), [(20_000, "small"), (8_000, "scripted")])

@@ -16,7 +16,7 @@ from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Call, Text, user_message
 from tidegate.core.snapshot import SNAPSHOT_VERSION, freeze_view, thaw_view
-from tidegate.core.view import RefoldNeeded, View
+from tidegate.core.view import LogView, RefoldNeeded, View
 
 NOT_STORED = {"meter", "ledger_items", "settled_count"}
 """A function, and what only the copy of `hide_ledger` has."""
@@ -49,7 +49,7 @@ def everything(view: View) -> dict[str, Any]:
     }
 
 
-def folded(view: View, events: list[Event], start: int) -> View:
+def folded(view: LogView, events: list[Event], start: int) -> LogView:
     """Fold the events behind `start`, as a live session does."""
     for place in range(start, len(events)):
         try:
@@ -66,8 +66,8 @@ def folded(view: View, events: list[Event], start: int) -> View:
 def test_thawed_at_any_place_it_folds_on_to_the_same_view(steps: list[Step], place: int) -> None:
     events = played(steps).events
     cut = place % (len(events) + 1)
-    view = folded(View(meter), events, 0)
-    again = thaw_view(freeze_view(folded(View(meter), events[:cut], 0)), meter)
+    view = folded(LogView(meter), events, 0)
+    again = thaw_view(freeze_view(folded(LogView(meter), events[:cut], 0)), meter)
     whole = fold_log(lambda: events[:cut], meter)
     assert everything(again) == everything(whole)
     assert freeze_view(again) == freeze_view(whole)
@@ -82,7 +82,7 @@ def notes(*topics: str) -> list[Event]:
 
 
 def test_notes_are_in_it() -> None:
-    view = folded(View(), notes("turn", "overflow", "tried", "model"), 0)
+    view = folded(LogView(), notes("turn", "overflow", "tried", "model"), 0)
     assert (view.started_turns, view.recoveries, view.fruitless_rules, view.model_note) == (1, 1, {"text": 1}, "text")
     assert view.scale_by_model != {}
     assert everything(thaw_view(freeze_view(view), None)) == everything(view)
@@ -90,7 +90,7 @@ def test_notes_are_in_it() -> None:
 
 def test_no_field_of_a_view_is_left_out() -> None:
     """A field added to View must be frozen, too: here a view of other values in every field comes back as it is."""
-    view = folded(View(meter), played(MUCH).events, 0)
+    view = folded(LogView(meter), played(MUCH).events, 0)
     for name, value in view.fields().items():
         if isinstance(value, int):
             setattr(view, name, value + 7)
@@ -104,7 +104,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
     view.covered_items = view.items[-1:]
     view.orphans, view.unanswered = view.items[:1], {"m2": ["c2"], "m1": ["c1"]}
     again = thaw_view(freeze_view(view), meter)
-    fresh = everything(View())
+    fresh = everything(LogView())
     assert everything(again) == everything(view)
     again.skipped_edits = frozenset({1_000_003, 9, 3})
     assert freeze_view(again) == freeze_view(view)
@@ -112,7 +112,7 @@ def test_no_field_of_a_view_is_left_out() -> None:
 
 
 def test_the_thawed_view_is_apart_from_the_frozen_one() -> None:
-    view = folded(View(), notes("turn"), 0)
+    view = folded(LogView(), notes("turn"), 0)
     data = freeze_view(view)
     again = thaw_view(data, None)
     again.items[0].signed = False
@@ -127,14 +127,14 @@ def test_what_is_no_view_is_refused(data: bytes) -> None:
 
 
 def test_another_version_is_refused() -> None:
-    fields = msgspec.msgpack.decode(freeze_view(View()))
+    fields = msgspec.msgpack.decode(freeze_view(LogView()))
     fields[0] += 1
     with pytest.raises(BadInput, match=f"version {SNAPSHOT_VERSION + 1}"):
         thaw_view(msgspec.msgpack.encode(fields), None)
 
 
 def test_a_view_with_a_field_of_another_type_is_refused() -> None:
-    fields = msgspec.msgpack.decode(freeze_view(View()))
+    fields = msgspec.msgpack.decode(freeze_view(LogView()))
     for place in range(len(fields)):
         with pytest.raises(BadInput):
             thaw_view(msgspec.msgpack.encode([*fields[:place], True, *fields[place + 1 :]]), None)
@@ -144,7 +144,7 @@ def test_what_was_forgotten_folds_the_view_again() -> None:
     """The records were rewritten; nothing said before is signed after that."""
     events = notes("turn")
     note = Event(len(events) + 1, 4.0, NoteAdded("forgotten", "m1"))
-    live = folded(View(), events, 0)
+    live = folded(LogView(), events, 0)
     with pytest.raises(RefoldNeeded):
         live.fold(note)
     other = MessageAdded(msgspec.structs.replace(user_message("[forgotten]"), id="m1"), 5)
@@ -156,7 +156,7 @@ def test_what_was_forgotten_folds_the_view_again() -> None:
 
 def test_a_rule_tried_in_vain_is_known_until_something_changes() -> None:
     events = notes("tried")
-    view = folded(View(), events, 0)
+    view = folded(LogView(), events, 0)
     assert view.fruitless_rules == {"text": view.changed_seq}
     said = MessageAdded(msgspec.structs.replace(user_message("more"), id="m4"), 5)
     view.fold(Event(4, 4.0, said))

@@ -25,7 +25,7 @@ from tidegate.core.tokens.counting import (
     make_policy_meter,
     parse_chars_counter,
 )
-from tidegate.core.view import View
+from tidegate.core.view import LogView
 from tidegate.models.token_counters import ExactCounter
 
 FOUR = CharsPerToken(4)
@@ -211,7 +211,7 @@ def test_calibration_is_clamped(ratio: float, counted: int, reported: int) -> No
 
 def test_a_count_that_is_impossible_for_its_length_is_counted_again() -> None:
     messages = [user_message("word " * 1_000), user_message("short")]
-    view = View()
+    view = LogView()
     for seq, (message, stored) in enumerate(zip(messages, (3, 7), strict=True), start=1):
         view.fold(Event(seq, 0.0, MessageAdded(message, stored)))
     assert view.tokens == 10

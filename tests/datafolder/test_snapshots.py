@@ -18,7 +18,7 @@ from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.stages import STAGES
-from tidegate.core.view import View
+from tidegate.core.view import LogView, View
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.snapshots import SNAPSHOT_INTERVAL, Snapshots, make_snapshot_watcher
 from tidegate.proof.session_generator import generate_session
@@ -47,7 +47,7 @@ CLOCK = ticking()
 
 
 def session_on(
-    log: Log, view: View | None = None, policy: str = "default", clock: Callable[[], float] = CLOCK
+    log: Log, view: LogView | None = None, policy: str = "default", clock: Callable[[], float] = CLOCK
 ) -> Session:
     return Session(
         "gpt-4o", policy=policy, window=9_000, count="estimate", log=SessionStorage(log, snapshot=view), clock=clock

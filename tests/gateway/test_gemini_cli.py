@@ -23,6 +23,7 @@ from tidegate.core.messages import Call, Image, Message, Text, calls_of, result_
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.wire.answers import read_reply
 from tidegate.wire.gemini.client_request import read_gemini
+from tidegate.wire.gemini.dialect import DIALECT as GEMINI
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Json = dict[str, Any]
@@ -152,7 +153,7 @@ def test_results_are_matched_by_id_and_then_by_place() -> None:
     found = [(result_of(unit.message), text_of(unit.message)) for unit in units]
     assert [(result and result.call_id, text) for result, text in found] == [("f_3", "2"), ("f", "0"), ("f_2", "1")]
     bare = [{"functionCall": {"name": "f", "args": {"n": n}}} for n in range(3)]
-    reply = read_reply("gemini", [{"role": "model", "parts": bare}])
+    reply = read_reply(GEMINI, GEMINI.to_client_messages([{"role": "model", "parts": bare}]))
     assert reply is not None
     assert hash_message(reply) == hash_message(answered.message)
 

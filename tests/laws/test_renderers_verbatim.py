@@ -15,11 +15,11 @@ from tidegate.core.events import Event, NoteAdded
 from tidegate.core.messages import TOOL_RESULT, Call, Image, Message, Result, Text, Thinking, calls_of
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
-from tidegate.core.view import View
+from tidegate.core.view import LogView, View
 from tidegate.wire.registry import DIALECTS
 
 
-def view_of(messages: list[Message], *, mend: bool = True) -> View:
+def view_of(messages: list[Message], *, mend: bool = True) -> LogView:
     tape = Tape()
     for message in messages:
         tape.say(sound(message))

@@ -30,13 +30,14 @@ from tests.seeds.talk import (
     tool,
     turns,
 )
-from tidegate import Request, View
+from tidegate import Request
 from tidegate.core.budget import make_budget
 from tidegate.core.edits import Drop
 from tidegate.core.events import Event, MessageAdded
 from tidegate.core.messages import Call, Message, Result, Text, user_message
 from tidegate.core.stages import STAGES
 from tidegate.core.tokens.counting import CharsPerToken, count_message
+from tidegate.core.view import LogView
 
 
 @pytest.mark.seed("PIC-06", without=("before_call/summarize",))
@@ -152,7 +153,7 @@ def _list_parts(request: Request) -> list[Json]:
 def test_budget_and_cuts_need_messages_and_integers_only() -> None:
     """No session, no model, no files: a view folded from messages, two integers, and the cut."""
     counter = CharsPerToken(4)
-    view = View()
+    view = LogView()
     spoken: list[Message] = [user_message(f"{number} {'word ' * 40}") for number in range(6)]
     spoken.append(Message("assistant", (Call("a", "read", "{}"), Call("b", "read", "{}"))))
     spoken += [Message("tool", (Result(ident, (Text("text " * 40),)),)) for ident in ("a", "b")]

@@ -9,7 +9,7 @@ from tidegate.core.events import Event, ViewEdited
 from tidegate.core.messages import text_of
 from tidegate.core.policy.parser import parse_policy
 from tidegate.core.stages import STAGES
-from tidegate.core.view import View
+from tidegate.core.view import LogView
 from tidegate.presets import preset_names
 
 POLICY = """
@@ -124,7 +124,7 @@ def test_the_argument_has_its_earlier_name_too() -> None:
 
 
 def test_a_summary_in_an_earlier_log_counts_for_the_cooldown() -> None:
-    view = View()
+    view = LogView()
     view.fold(Event(1, 5.0, ViewEdited("summarise", "before_call", "before_call/summarise", "", 9, 9, ())))
     firing = view.find_last_firing("before_call/summarize")
     assert firing is not None

@@ -306,7 +306,7 @@ class AgentBuilder(NamedTuple):
     ) -> None:
         """Have state notes, or the summaries of the policy, written beside the calls of the conversation."""
         writer = await self._connect_summary(config, connection)
-        started = None if writer is None else writer.write_ahead(config.settings.execution, session, [spending])
+        started = None if writer is None else writer.write_ahead(config.settings.execution, session, spending)
         if started is not None:
             self.stack.push_async_callback(started.close)
 

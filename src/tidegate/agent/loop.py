@@ -258,7 +258,8 @@ class Agent:
                     texts = tuple(Text(text) for text in (result.text, result.notice) if text) or (Text(""),)
                     parts = (Result(call.id, texts, result.is_error),)
                     if result.denied_by:
-                        record_denial(self.session.history.add_note, Denial(call.id, call.name, result.denied_by))
+                        denial = Denial(call.id, call.name, result.denied_by)
+                        await self.session.call_async(record_denial, self.session.history.add_note, denial)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:

@@ -134,7 +134,9 @@ class OpenAgent:
             yield notice
         clock = asyncio.get_running_loop().time
         until = clock() + execution.timeout if execution.timeout else None
-        async with aclosing(self.agent.run_turn(message)) as stream:
+        async with AsyncExitStack() as stack:
+            stack.callback(self.spending.settle)
+            stream = await stack.enter_async_context(aclosing(self.agent.run_turn(message)))
             while (each := await self._next_event(stream, until)) is not None:
                 if isinstance(each, RequestSent):
                     failed = [one for one in each.decisions if one.failed]

@@ -3,10 +3,10 @@
     spending = SessionSpending(session, config.settings.spend, days=DailySpending(data.spending_folder))
     provider = MeteredProvider(provider, [spending], purpose="turn")     # checks before each call, counts each reply
 
-The sum of a session is computed from its log alone. The usage of the conversation is there as UsageReported events;
-other costs (summaries, subagents, interrupted replies) are notes of the topic `spent`. The sum of a day is a small file
-in the data folder or the shared store, for all sessions. A cap is checked before a call, so the last call may exceed
-it. All sums are estimates; only the provider's bill is exact.
+The sum of a session is computed from its log, and from the costs that wait to be written there. The log has the usage
+of the conversation as UsageReported events; other costs (summaries, subagents, interrupted replies) are notes of the
+topic `spent`. The sum of a day is a small file in the data folder or the shared store, for all sessions. A cap is
+checked before a call, so the last call may exceed it. All sums are estimates; only the provider's bill is exact.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ from typing import Final, Literal, NamedTuple, Protocol
 import msgspec
 
 from tidegate.agent.config.settings import SpendCap, SpendSettings
-from tidegate.core.errors import BadInput, GiveUp, NotKept
+from tidegate.core.errors import BadInput, GiveUp, NotKept, TidegateError
 from tidegate.core.events import Event, NoteAdded, UsageReported
 from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.costs import SPENT_TOPIC, SideCost, make_spent_note, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import SPENT_TOPIC, CostQueue, SideCost, parse_side_cost, usage_or_estimate
 from tidegate.session.session import Session
 from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
@@ -53,8 +53,8 @@ class SpendMeter(Protocol):
     def check_limit(self) -> None:
         """Raise GiveUp if nothing is left to spend."""
 
-    def record_usage(self, model: str, usage: Usage, /, *, purpose: CallPurpose) -> None:
-        """Count a reply."""
+    def record_usage(self, model: str, usage: Usage, /, *, purpose: CallPurpose, is_beside: bool = False) -> None:
+        """Count a reply. `is_beside`: the session may be in use elsewhere, so nothing is written to its log now."""
 
 
 class DailySpending:
@@ -116,7 +116,8 @@ def _make_unreadable_error(day: str, error: Exception) -> NotKept:
 class SessionSpending:
     """The sums of one session and of the day, and their caps. `model_overrides` have the user's own prices.
 
-    `problem` says why the sum of the day could not be stored, if no cap needs it.
+    `problem` says why the sum of the day could not be stored, if no cap needs it. `costs` are those that wait to be
+    written to the log: of calls beside the conversation.
     """
 
     def __init__(
@@ -134,6 +135,8 @@ class SessionSpending:
         self._model_overrides = model_overrides
         self._total = SpendTotal()
         self._read_seq = 0
+        self.costs = CostQueue(session.history.add_note)
+        session.call_on_close(self.settle)
 
     def check_limit(self) -> None:
         intact = "the session is intact and nothing was lost"
@@ -146,10 +149,11 @@ class SessionSpending:
                 self._days.read_today(), self.caps.day, "The day so far", "day", f"or wait for tomorrow (UTC); {intact}"
             )
 
-    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose, is_beside: bool = False) -> None:
         if purpose != "turn":  # the note has tokens, not dollars: prices are looked up when it is read
-            note = make_spent_note(SideCost(model, usage, purpose))
-            self._session.history.add_note(note.topic, note.text)
+            self.costs.add(SideCost(model, usage, purpose))
+        if not is_beside:
+            self.costs.write()
         if self._days is None:
             return
         try:
@@ -169,7 +173,15 @@ class SessionSpending:
             for event in self._session.log.read(self._read_seq + 1):
                 self._total += self._price_event(event)
                 self._read_seq = event.seq
-        return self._total
+        waiting = (self.price_usage(cost.model, cost.usage) for cost in self.costs)
+        return sum(waiting, self._total)
+
+    def settle(self) -> None:
+        """Write the costs that wait, at the end of a turn or of the session. If that fails, they are counted, too."""
+        try:
+            self.costs.write()
+        except (TidegateError, OSError) as error:
+            self.problem = str(error)
 
     def _price_event(self, event: Event) -> SpendTotal:
         what = event.payload
@@ -209,20 +221,23 @@ class TokenAllowance:
                 f"{self._label} has used {self.spent_tokens:,} of its {self._max_tokens:,} tokens.", "Ask for less."
             )
 
-    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose, is_beside: bool = False) -> None:
         self.spent_tokens += usage.input_tokens + usage.output_tokens
 
 
 class SubagentMeter(NamedTuple):
-    """A meter of the agent that asked: whatever a subagent calls a model for, there it is a call of a subagent."""
+    """A meter of the agent that asked: whatever a subagent calls a model for, there it is a call of a subagent.
+
+    Other subagents run beside it, and what they answer is added to the session of that agent meanwhile.
+    """
 
     meter: SpendMeter
 
     def check_limit(self) -> None:
         self.meter.check_limit()
 
-    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose) -> None:
-        self.meter.record_usage(model, usage, purpose="subagent")
+    def record_usage(self, model: str, usage: Usage, *, purpose: CallPurpose, is_beside: bool = False) -> None:
+        self.meter.record_usage(model, usage, purpose="subagent", is_beside=True)
 
 
 class MeteredProvider:
@@ -230,6 +245,7 @@ class MeteredProvider:
 
     `purpose` is that of complete replies; of `turn`, the caller writes the usage to the log. `estimate_tokens` measures
     a request for which the provider reports no usage, for example an interrupted one, which must be paid, too.
+    `is_beside`: the calls are made in the background, while the session is used.
     """
 
     def __init__(
@@ -239,11 +255,13 @@ class MeteredProvider:
         *,
         purpose: CallPurpose = "summary",
         estimate_tokens: Callable[[bytes], int] = lambda request: len(request) // _BYTES_PER_TOKEN,
+        is_beside: bool = False,
     ) -> None:
         self._provider = provider
         self._meters = tuple(meters)
         self._purpose: CallPurpose = purpose
         self._estimate_tokens = estimate_tokens
+        self._is_beside = is_beside
 
     @property
     def model(self) -> str:
@@ -281,7 +299,7 @@ class MeteredProvider:
 
     def _report_usage(self, usage: Usage, purpose: CallPurpose) -> None:
         for meter in self._meters:
-            meter.record_usage(self.model, usage, purpose=purpose)
+            meter.record_usage(self.model, usage, purpose=purpose, is_beside=self._is_beside)
 
     async def close(self) -> None:
         await self._provider.close()

@@ -80,7 +80,7 @@ class SubagentKind(NamedTuple):
     may_delegate: bool = True
     make_summarizer: Callable[[Session, Sequence[SpendMeter]], AsyncSummarizer | None] | None = None
     make_hooks: Callable[[Toolbox, ToolContext], HookRunner] | None = None
-    write_ahead: Callable[[Session, Sequence[SpendMeter]], object] | None = None
+    write_ahead: Callable[[Session, SessionSpending, Sequence[SpendMeter]], object] | None = None
 
     def limit_tools(self, asker: "SubagentKind") -> "SubagentKind":
         """The same kind without tools that the asker does not have."""
@@ -138,16 +138,14 @@ class SubagentTool:
             toolbox = self._create_toolbox(kind)
             session = kind.open_session(context.session_name, toolbox.definitions())
             ended = "interrupted"
-            context.session.history.add_note(
-                TASK_TOOL_NAME, f"{session.name} began: {clip_chars(task.prompt, 200).text}"
-            )
+            await _note(context, f"{session.name} began: {clip_chars(task.prompt, 200).text}")
             try:
                 work = await _run_subagent(self._create_agent(session, kind, toolbox, allowance, context), task.prompt)
                 work = work._replace(report=write_work_report(session.name, _list_work(session.session)))
                 ended = work.failure or "answered"
             finally:
                 session.session.close()
-                context.session.history.add_note(TASK_TOOL_NAME, f"{session.name} ended: {clip_chars(ended, 500).text}")
+                await _note(context, f"{session.name} ended: {clip_chars(ended, 500).text}")
         return self._format_result(work, allowance, session, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
@@ -173,10 +171,12 @@ class SubagentTool:
         asker: ToolContext,
     ) -> Agent:
         session = opened.session
-        meters: list[SpendMeter] = [*map(SubagentMeter, self._meters), allowance, SessionSpending(session)]
+        spending = SessionSpending(session)
+        others: list[SpendMeter] = [*map(SubagentMeter, self._meters), allowance]
+        meters = [*others, spending]
         provider = MeteredProvider(kind.provider, meters, purpose="turn")
         if kind.write_ahead is not None:
-            kind.write_ahead(session, meters)
+            kind.write_ahead(session, spending, others)
         context = ToolContext(
             asker.workspace,
             session,
@@ -209,6 +209,11 @@ class SubagentTool:
             ending += f"; not finished: {clip_chars(work.failure, 500).text}"
         whole = f"{text}\n{report}\n{ending}]" if report else f"{text}\n{ending}]"
         return ToolResult(whole.lstrip(), is_error=bool(work.failure))
+
+
+async def _note(context: ToolContext, text: str) -> None:
+    """Add a note to the session that asked. The results of other subagents may be added to it at this time."""
+    await context.session.call_async(context.session.history.add_note, TASK_TOOL_NAME, text)
 
 
 def _make_own_summarizer(kind: SubagentKind, session: Session, meters: Sequence[SpendMeter]) -> AsyncSummarizer:

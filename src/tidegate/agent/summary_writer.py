@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from tidegate.agent.config.settings import AgentModel, ExecutionSettings
 from tidegate.agent.provider_connection import ProviderConnection
-from tidegate.agent.spending import MeteredProvider, SpendMeter
+from tidegate.agent.spending import MeteredProvider, SessionSpending, SpendMeter
 from tidegate.agent.subagents import SUMMARY_TIMEOUT_SECONDS
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.secrets import SecretMask
@@ -41,9 +41,11 @@ class SummaryWriter(NamedTuple):
         session: Session,
         meters: Sequence[SpendMeter],
         on_rejection: Callable[[str], None] | None = None,
+        *,
+        is_beside: bool = False,
     ) -> AsyncSummarizer:
         return create_summarizer(
-            MeteredProvider(self.connection.provider, meters),
+            MeteredProvider(self.connection.provider, meters, is_beside=is_beside),
             window=self.connection.window.tokens,
             counter=self.connection.counter,
             timeout=self.model.timeout or SUMMARY_TIMEOUT_SECONDS,
@@ -56,9 +58,16 @@ class SummaryWriter(NamedTuple):
         )
 
     def write_ahead(
-        self, execution: ExecutionSettings, session: Session, meters: Sequence[SpendMeter]
+        self,
+        execution: ExecutionSettings,
+        session: Session,
+        spending: SessionSpending,
+        others: Sequence[SpendMeter] = (),
     ) -> NoteWriter | None:
-        """Have state notes, or the summaries of the policy, written beside the calls of this session."""
+        """Have state notes, or the summaries of the policy, written beside the calls of this session.
+
+        `spending` is that of the session; its costs are written to the log when the session collects the notes.
+        """
         notes = session.state_notes
         is_set = execution.background or bool(session.policy.settings.get("background"))
         if not notes.is_wanted or not (execution.state_notes or (is_set and not notes.is_offered)):
@@ -67,11 +76,16 @@ class SummaryWriter(NamedTuple):
         connection = self.connection if model is not None else self.talker
         if connection.is_embedded and notes.is_offered:
             return None
-        provider = MeteredProvider(connection.provider, meters, purpose=NOTE_PURPOSE)
-        timeout = self.model.timeout or NOTE_TIMEOUT_SECONDS
-        write_summary = self._write_summaries(session, meters)
+        meters = [*others, spending]
+        provider = MeteredProvider(connection.provider, meters, purpose=NOTE_PURPOSE, is_beside=True)
         return NoteWriter(
-            session, notes, ask_provider(provider), timeout=timeout, model=model, write_summary=write_summary
+            session,
+            notes,
+            ask_provider(provider),
+            timeout=self.model.timeout or NOTE_TIMEOUT_SECONDS,
+            model=model,
+            write_summary=self._write_summaries(session, meters),
+            costs=spending.costs,
         )
 
     def _describe_other_model(self, session: Session) -> NoteModel | None:
@@ -85,7 +99,7 @@ class SummaryWriter(NamedTuple):
 
     def _write_summaries(self, session: Session, meters: Sequence[SpendMeter]) -> WriteSummary:
         reasons: list[str] = []
-        summarize = self.make_summarizer(session, meters, reasons.append)
+        summarize = self.make_summarizer(session, meters, reasons.append, is_beside=True)
 
         async def write(request: SummaryRequest) -> str:
             text = await summarize(request)

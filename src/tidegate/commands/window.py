@@ -263,7 +263,7 @@ async def run_explain(context: CommandContext, arguments: str) -> CommandAnswer:
     session = context.session
     lines = [f"The policy {session.policy.name} is in use; the next request has {session.tokens:,} tokens."]
     lines += session.budget.explain()
-    coming = forecast_sweep(session.policy, session.view, session.budget, session._clock())
+    coming = forecast_sweep(session.policy, session.view, session.budget, session.parts.live.clock())
     lines += [str(coming)] if coming is not None else []
     moment = ""
     for each in forecast_rules(session):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from tidegate.core.events import BranchStarted, Event, NoteAdded
-from tidegate.core.view import REFOLD_TOPICS, Meter, RefoldNeeded, View, fold_error
+from tidegate.core.view import REFOLD_TOPICS, LogView, Meter, RefoldNeeded, fold_error
 
 
 class BranchPoint(NamedTuple):
@@ -58,7 +58,7 @@ def _check_branch_points(points: list[BranchPoint]) -> list[BranchPoint]:
     return points
 
 
-def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> View:
+def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> LogView:
     """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
 
     Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
@@ -68,7 +68,7 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
     seen = 0
     hidden: list[EventSpan] | None = None
     while True:
-        view = View(meter, skip)
+        view = LogView(meter, skip)
         spans = iter(hidden or ())
         span = next(spans, None)
         try:
@@ -84,9 +84,7 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
                         raise RefoldNeeded
                     view.start_branch(event)
                 elif isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
-                    view.head = event.seq
-                    view._moved()
-                    view._rebuild(view.items, 0)
+                    view.pass_over(event)
                     if event.seq > seen and what.topic != "forgotten":
                         seen, seq = event.seq, what.edit
                         if not seq:

@@ -228,7 +228,7 @@ def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanSt
     if outcome.empty and held <= limit:
         return []
     edits = _with_token_counts(outcome.edits, at)
-    rest = seen.tokens + _token_change(seen, edits)
+    rest = seen.tokens + count_token_change(seen, edits)
     ledger = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
     outcome = _with_tally(outcome, ledger)
     if _touches_loop_start(ledger.edits, at):
@@ -277,7 +277,7 @@ def _carry_out(
         return Decision(moment, rule.name, rule.stage, False, why, tokens, tokens)
 
     least = _with_token_counts(outcome.edits, at)
-    if outcome.edits and not outcome.grows and _token_change(at.view, least) >= 0:
+    if outcome.edits and not outcome.grows and count_token_change(at.view, least) >= 0:
         return refused(make_sentence(outcome.why, "it would free nothing"))
     for effect in outcome.effects:
         if isinstance(effect, Flush):
@@ -292,10 +292,10 @@ def _carry_out(
     edits = (*_summary_edits(outcome, texts, at), *least)
     if not edits:
         return Decision(moment, rule.name, rule.stage, True, outcome.why, tokens, tokens)
-    freed, enough = -_token_change(at.view, edits), max(1, rule.floor)
+    freed, enough = -count_token_change(at.view, edits), max(1, rule.floor)
     if outcome.requests and freed < enough and not outcome.grows:  # the summary is too long: the digest may be shorter
         edits = (*_summary_edits(outcome, [_digest_summary(each, at.budget) for each in outcome.requests], at), *least)
-        freed = -_token_change(at.view, edits)
+        freed = -count_token_change(at.view, edits)
     if outcome.grows and freed < 0 and tokens - freed > at.budget.room:
         return refused(make_sentence(outcome.why, "it would not fit into the room"))
     if not outcome.grows and freed < enough:
@@ -338,7 +338,7 @@ def _commit(
     if at.binds_prefix:
         edits = _without_bound_thinking(edits, at)
     before = at.view.tokens
-    after = before + _token_change(at.view, edits)
+    after = before + count_token_change(at.view, edits)
     try:
         check_edits(at.view, edits, may_touch_newest=newest)
     except BadEdit as bad:
@@ -396,7 +396,7 @@ def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ..
     return tuple(done)
 
 
-def _token_change(view: View, edits: Sequence[Edit]) -> int:
+def count_token_change(view: View, edits: Sequence[Edit]) -> int:
     """The difference in tokens that a transaction makes to the view."""
     cost = {item.message.id: item.tokens for item in view.items}
     dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}

@@ -11,7 +11,7 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool, encode_into_bytes
-from tidegate.core.view import Item, Meter, RuleFiring, View
+from tidegate.core.view import Item, LogView, Meter, RuleFiring, View
 
 SNAPSHOT_VERSION = 8
 """Raise it with every change of the fields or of the fold: older snapshots are then refused, and the log is folded."""
@@ -79,10 +79,10 @@ def freeze_view(view: View, **replaced: Any) -> bytes:
     return encode_into_bytes(_encoder, frozen)
 
 
-def thaw_view(data: bytes | memoryview, meter: Meter | None) -> View:
+def thaw_view(data: bytes | memoryview, meter: Meter | None) -> LogView:
     """The view that was frozen. BadInput if these bytes are not a view, or one of another version."""
     frozen = _decode(data)
-    view = View(meter, frozenset(frozen.skip))
+    view = LogView(meter, frozenset(frozen.skip))
     for name in _SAME_FIELDS:
         setattr(view, name, getattr(frozen, name))
     return view

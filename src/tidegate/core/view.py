@@ -1,10 +1,10 @@
 """The view: the messages that the model will see, as a fold of the log.
 
-    view = View(); for event in log: view.fold(event)
+    view = LogView(); for event in log: view.fold(event)
 
 The same log gives the same view, byte for byte. A live session folds each event as it happens, a reader folds a whole
-log; both call `View.fold`. The counts that triggers ask for (tokens, turns, results, ...) are updated with each event,
-so reading them is O(1). An append is O(1), an edit O(view).
+log; both call `LogView.fold`. The counts that triggers ask for (tokens, turns, results, ...) are updated with each
+event, so reading them is O(1). An append is O(1), an edit O(view).
 
 The fold keeps three laws:
 
@@ -175,7 +175,10 @@ class RefoldNeeded(Exception):
 
 
 class View:
-    """The messages to send, and the counts that triggers ask for."""
+    """The messages to send, and the counts that triggers ask for: what stages and renderers read.
+
+    A stage may get one without the ledger (`hide_ledger`), which no log folds to. So only a `LogView` can be folded.
+    """
 
     def __init__(self, meter: Meter | None = None, skip: frozenset[int] = frozenset()) -> None:
         self.meter = meter
@@ -220,11 +223,57 @@ class View:
         self.removed_rules: dict[str, int] = {}
         self.kind_index = KindIndex()
 
-    def __copy__(self) -> "View":
-        """A shallow copy. One is made for each call, and without this method it would take twice as long."""
+    def copy(self) -> "View":
+        """A shallow copy, which cannot be folded. Each call makes one; `copy.copy` would take twice as long."""
         other = View.__new__(View)
         vars(other).update(vars(self))
         return other
+
+    def fields(self) -> dict[str, Any]:
+        """Everything that this view knows, by name."""
+        return {name: value for name, value in vars(self).items() if name not in ("kind_index", "loop_start")}
+
+    def find_last_firing(self, rule: str) -> RuleFiring | None:
+        """Return when a rule acted last. Logs of 0.1 name the stage `summarize` in the British way."""
+        return self.last_fired.get(rule) or self.last_fired.get(rule.replace("/summarize", "/summarise"))
+
+    @property
+    def fixed_tokens(self) -> int:
+        """The tokens of the system prompt, the tool definitions, and what the provider made of earlier messages."""
+        return self.system_tokens + self.tools_tokens + self.compaction_tokens
+
+    @property
+    def read_tokens(self) -> int:
+        """The tokens of the messages, without those that the provider itself leaves out."""
+        return self.tokens - self.cleared_tokens
+
+    @property
+    def message_count(self) -> int:
+        """The number of messages that the model sees."""
+        return len(self.items)
+
+    @property
+    def changed_seq(self) -> int:
+        """The seq of the event that last changed what is shown."""
+        return max(self.said_seq, self.edited_seq)
+
+    def items_after(self, seq: int) -> Iterator[Item]:
+        """Items said after `seq`, newest first: those at the end of the view."""
+        for item in reversed(self.items):
+            if not _is_said_after(item.message.id, seq):
+                return
+            yield item
+
+    def items_since_reply(self) -> list[Item]:
+        """Items after the last reply of the model, oldest first: new results, a new request."""
+        start = len(self.items)
+        while start and self.items[start - 1].message.role != "assistant":
+            start -= 1
+        return self.items[start:]
+
+
+class LogView(View):
+    """A view that is folded from a log: the only kind that events can be added to."""
 
     # --- the fold -------------------------------------------------------------------------------------------------
 
@@ -335,6 +384,12 @@ class View:
         self.edited_seq = self.head
         self.usage = None
         self.cleared_tokens = 0
+
+    def pass_over(self, event: Event) -> None:
+        """Take an undo, a redo or a removal as done: earlier items are not what they were in the last request."""
+        self.head = event.seq
+        self._moved()
+        self._rebuild(self.items, 0)
 
     def start_branch(self, event: Event) -> None:
         """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
@@ -503,50 +558,6 @@ class View:
         return fits_its_length(self.system_tokens, Message("system", (Text(self.system),))) and fits_its_length(
             self.tools_tokens, Message("user", tools)
         )
-
-    # --- reading --------------------------------------------------------------------------------------------------
-
-    def fields(self) -> dict[str, Any]:
-        """Everything that this view knows, by name."""
-        return {name: value for name, value in vars(self).items() if name not in ("kind_index", "loop_start")}
-
-    def find_last_firing(self, rule: str) -> RuleFiring | None:
-        """Return when a rule acted last. Logs of 0.1 name the stage `summarize` in the British way."""
-        return self.last_fired.get(rule) or self.last_fired.get(rule.replace("/summarize", "/summarise"))
-
-    @property
-    def fixed_tokens(self) -> int:
-        """The tokens of the system prompt, the tool definitions, and what the provider made of earlier messages."""
-        return self.system_tokens + self.tools_tokens + self.compaction_tokens
-
-    @property
-    def read_tokens(self) -> int:
-        """The tokens of the messages, without those that the provider itself leaves out."""
-        return self.tokens - self.cleared_tokens
-
-    @property
-    def message_count(self) -> int:
-        """The number of messages that the model sees."""
-        return len(self.items)
-
-    @property
-    def changed_seq(self) -> int:
-        """The seq of the event that last changed what is shown."""
-        return max(self.said_seq, self.edited_seq)
-
-    def items_after(self, seq: int) -> Iterator[Item]:
-        """Items said after `seq`, newest first: those at the end of the view."""
-        for item in reversed(self.items):
-            if not _is_said_after(item.message.id, seq):
-                return
-            yield item
-
-    def items_since_reply(self) -> list[Item]:
-        """Items after the last reply of the model, oldest first: new results, a new request."""
-        start = len(self.items)
-        while start and self.items[start - 1].message.role != "assistant":
-            start -= 1
-        return self.items[start:]
 
 
 def fold_error(seq: int, why: str) -> BadLog:

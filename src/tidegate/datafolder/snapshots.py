@@ -21,11 +21,11 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.core.events import Event, NoteAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
-from tidegate.core.view import REFOLD_TOPICS, View
+from tidegate.core.view import REFOLD_TOPICS, LogView, View
 from tidegate.datafolder.snapshot_gaps import EventReader, Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
@@ -95,7 +95,7 @@ class Snapshots:
         self._saved_seqs[key] = view.head
         return len(body)
 
-    def load(self, key: str, log: Log, meter: str) -> View | None:
+    def load(self, key: str, log: Log, meter: str) -> LogView | None:
         """The saved view of this log, without later events; None if the view must be folded from the log."""
         self.release(key)
         kept = self._read(key)
@@ -226,7 +226,8 @@ def make_snapshot_watcher(
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        search.search_event(event)
+        if isinstance(event.payload, MessageAdded):
+            search.search_event(event)
         is_moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
         if is_moved or event.seq - saved >= gap:
             save(event)

@@ -64,7 +64,7 @@ class SearchedRequest(NamedTuple):
 class SessionSearch:
     def __init__(self, data: DataFolder, conversations: Conversations, gate: StoreGate) -> None:
         self._data = data
-        self.conversations = conversations
+        self._conversations = conversations
         self._gate = gate
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
         self._chains = _KnownChains()
@@ -79,20 +79,20 @@ class SessionSearch:
 
     def find_named(self, request: SearchedRequest) -> Conversation | None:
         """The open conversation that the client names, whatever the request is for."""
-        return self.conversations.find_open(request.scope + request.client.name)
+        return self._conversations.find_open(request.scope + request.client.name)
 
     async def _open(self, name: str, request: SearchedRequest) -> Conversation:
         client = request.client.client
-        return await self.conversations.get(name, request.model, request.dialect, client, request.window)
+        return await self._conversations.get(name, request.model, request.dialect, client, request.window)
 
     # --- by name --------------------------------------------------------------------------------------------------
 
     async def _find_named(self, request: SearchedRequest, create: bool) -> Conversation | None:
         client, scope = request.client, request.scope
         name = scope + client.name
-        if client.old_name and not await self.conversations.exists(name):
+        if client.old_name and not await self._conversations.exists(name):
             name = await self._find_old_name(request) or name
-        if not create and not await self.conversations.exists(name):
+        if not create and not await self._conversations.exists(name):
             return None
         if not client.is_explicit and not request.has_tools and not await self._knows_first(name, request):
             return None
@@ -101,19 +101,19 @@ class SessionSearch:
         if client.parent and conversation.following.session.log.head <= 2:
             with conversation.in_use():
                 parent = conversation.parent
-                await self._gate.run(lambda: conversation.following.session.history.add_note(PARENT_TOPIC, parent))
+                await self._gate.run(conversation.following.session.history.add_note, PARENT_TOPIC, parent)
         return conversation
 
     async def _find_old_name(self, request: SearchedRequest) -> str:
         """The name that an earlier version gave this conversation, if that session really is this conversation."""
         name = request.scope + request.client.old_name
-        if not await self.conversations.exists(name):
+        if not await self._conversations.exists(name):
             return ""
         tree = (await self._open(name, request)).following.tree
         return name if len(tree.match([item.key for item in request.items])) > 1 else ""
 
     async def _knows_first(self, name: str, request: SearchedRequest) -> bool:
-        if not await self.conversations.exists(name):
+        if not await self._conversations.exists(name):
             return False
         conversation = await self._open(name, request)
         return bool(conversation.following.tree.match([item.key for item in request.items[:1]]))
@@ -157,7 +157,7 @@ class SessionSearch:
             return None
         owner = _identify_owner(request)
         for name in [name for name, each in reversed(self._owners.items()) if each == owner]:
-            candidate = self.conversations.find_open(name)
+            candidate = self._conversations.find_open(name)
             if (
                 candidate is not None
                 and not candidate.users
@@ -193,7 +193,7 @@ class SessionSearch:
     ) -> Conversation | None:
         best: tuple[int, str] | None = None
         for place, names in names_by_place:
-            is_open = self.conversations.find_open
+            is_open = self._conversations.find_open
             closed = [name for name in names if is_open(name) is None]
             for name in [*(name for name in names if is_open(name) is not None), *closed[:_MAX_OPENED]]:
                 conversation = is_open(name) or await self._open(name, request)

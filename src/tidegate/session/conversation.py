@@ -1,5 +1,11 @@
-"""A log and its view, updated together: every change is appended to the log first and then folded into the view."""
+"""A log and its view, updated together: every change is appended to the log first and then folded into the view.
 
+`LiveLog` appends and folds; `LiveConversation` is what programs see of it. The objects that work on a session (the
+runner of its policy, state notes, recovery, following a host) share its `LiveLog`.
+"""
+
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -10,13 +16,13 @@ from typing import ParamSpec, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning
 from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
 from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
-from tidegate.core.view import Meter, RefoldNeeded, View, resolve_visibility
+from tidegate.core.view import LogView, Meter, RefoldNeeded, View, resolve_visibility
 from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
@@ -58,13 +64,196 @@ def _append_race_error() -> GiveUp:
     )
 
 
-GivenMessage = Mapping[str, object] | SdkModel | Message
-"""A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
-
-
 def _encode_content(what: EventPayload) -> bytes:
     """The bytes of a payload without its token count, which depends on the counter."""
     return encode_into_bytes(_ENCODER, what.message if isinstance(what, MessageAdded) else what)
+
+
+class LiveLog:
+    """The log and the view of an open session, and for which model its messages are counted.
+
+    `last_request` are the head of the log and our token count of the request that was prepared last. The `observers`
+    are called with every event, whoever wrote it. `view` may be a snapshot, folded up to some seq: the rest of the log
+    is folded into it.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        *,
+        model: str,
+        dialect: Dialect,
+        counter: TokenCounter,
+        meter: Meter | None,
+        clock: Callable[[], float],
+        view: LogView | None = None,
+    ) -> None:
+        self.log = log
+        self.model = model
+        self.dialect = dialect
+        self.counter = counter
+        self.meter = meter
+        self.clock = clock
+        self.last_request = (0, 0)
+        self.observers: list[Callable[[Event], None]] = []
+        self.history = History(log, self.append, self.refresh, self.observers)
+        self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
+        self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
+        self.view: LogView = self._fold_log() if view is None else view
+        if view is not None:
+            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
+            self._fold_all(log.read(view.head + 1))
+
+    def remember_request(self) -> None:
+        """Remember our token count of this request, to compare it with the provider's report."""
+        view = self.view
+        self.last_request = (self.log.head, view.fixed_tokens + REQUEST_OVERHEAD + view.tokens)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def refresh(self) -> None:
+        """Fold what other writers appended."""
+        self._fold_all(self.log.read_new_events())
+
+    def _fold_all(self, events: Iterable[Event]) -> None:
+        """Fold events that somebody else counted."""
+        known, folded = self.view.head, False
+        for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
+            if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
+                self._fold(event)
+                folded = True
+        if folded:
+            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
+
+    def _fold_log(self) -> LogView:
+        """Fold the view from the whole log. Only the messages it shows are counted again."""
+        view = fold_log(self.log.read, self.meter)
+        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
+        return view
+
+    # --- appending ------------------------------------------------------------------------------------------------
+
+    def append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
+        return self.append_all(lambda seq: (what(seq) if callable(what) else what,))
+
+    async def append_async(self, what: EventPayload | Callable[[int], EventPayload], fold: RunFold) -> int:
+        return await self.append_all_async(lambda seq: (what(seq) if callable(what) else what,), fold=fold)
+
+    def append_all(self, make: MakePayloads, key: str = "") -> int:
+        """Append events in one step, then fold them. Return the seq of the first.
+
+        If someone else appended first, fold their events and try again after them. Nothing is appended if the log shows
+        that it is stored: with the same key, or by an earlier try that failed without knowing that it had succeeded.
+        """
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            known = self._find_key(key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    self.log.append(*events)
+                except StaleHead:
+                    self.refresh()
+                    continue
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
+                    raise
+                if not self._unconfirmed:
+                    for event in events:
+                        self._fold(event)
+                    return events[0].seq
+                self._fold_own(events)
+            return known or self._confirm(events, repeated)
+        raise _append_race_error()
+
+    async def append_all_async(self, make: MakePayloads, key: str = "", fold: RunFold = run_fold) -> int:
+        """`append_all` without blocking the event loop. `fold` runs the fold in a thread, at once or later."""
+        for _ in range(_MAX_APPEND_ATTEMPTS):
+            known = await run_in_thread(self._find_key, key, make) if key else None
+            events, repeated = self._next_events(make)
+            if known is None and not (repeated and repeated.stored):
+                try:
+                    ours = await self.log.append_async(*events)
+                except StaleHead:
+                    await run_read(self.refresh)
+                    continue
+                except BaseException as error:
+                    if _is_uncertain(error):
+                        self._note_failure(events, repeated)
+                    raise
+                if ours:
+                    await fold(partial(self._fold_own, events))  # observers may write files
+            return known or self._confirm(events, repeated)
+        raise _append_race_error()
+
+    def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
+        """Return the events to append, and the failed append that they repeat."""
+        seq = self.log.head + 1
+        payloads = make(seq)
+        if not self._unconfirmed and len(payloads) == 1:
+            return (Event(seq, self.clock(), payloads[0]),), None
+        repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
+        if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
+            return repeated.events, repeated
+        return [Event(seq + place, self.clock(), what) for place, what in enumerate(payloads)], repeated
+
+    def _fold_own(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if self._unconfirmed:
+                self._unconfirmed.settle(event)
+            self._fold(event)
+
+    def _note_failure(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> None:
+        self._unconfirmed = self._unconfirmed or UnconfirmedAppends()
+        self._unconfirmed.note_failure(events, repeated)
+
+    def _confirm(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> int:
+        if self._unconfirmed:
+            self._unconfirmed.confirm(type(events[0].payload), repeated)
+        return events[0].seq
+
+    def _fold(self, event: Event) -> None:
+        try:
+            self.view.fold(event)
+        except RefoldNeeded:
+            self.view = self._fold_log()
+        if self._first_seq_by_key is not None:
+            self._note_key(event)
+        for observe in self.observers:
+            observe(event)
+
+    # --- idempotency keys -----------------------------------------------------------------------------------------
+
+    def _find_key(self, key: str, make: MakePayloads) -> int | None:
+        """Return the seq of the first message that was added with this key; None if there is none."""
+        if self._first_seq_by_key is None:
+            self._first_seq_by_key = {}
+            for event in self.log.read():
+                self._note_key(event)
+        first = self._first_seq_by_key.get(key)
+        if first is None:
+            return None
+        given = [what for what in make(first) if not (isinstance(what, NoteAdded) and what.topic == BIRTH_TOPIC)]
+        stored = [event.payload for event in islice(self.log.read(first), len(given))]
+        if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
+            raise BadInput(
+                f"The key {key!r} was used before, for message m{first}, which has another content.",
+                "Give each message a key of its own; nothing was added.",
+            )
+        return first
+
+    def _note_key(self, event: Event) -> None:
+        what = event.payload
+        if self._first_seq_by_key is not None and isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC:
+            count, _, key = what.text.partition(" ")
+            if count.isdecimal() and len(count) < 20:
+                self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
+
+
+GivenMessage = Mapping[str, object] | SdkModel | Message
+"""A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
 
 
 def _make_encodable(message: Message) -> Message:
@@ -73,6 +262,14 @@ def _make_encodable(message: Message) -> Message:
     except UnicodeEncodeError:
         return repair_message_texts(message)
     return message
+
+
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn at the line outside of the session's own code that called it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("tidegate.session."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level + 1)
 
 
 def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
@@ -87,8 +284,7 @@ def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> lis
 class LiveConversation:
     """A session without a policy: its log, its view, and everything that only appends.
 
-    `DataFolder.open_conversation` returns one, to read a stored session or to undo edits in it. `view` may be a
-    snapshot, folded up to some seq: the rest of the log is folded into it.
+    `DataFolder.open_conversation` returns one, to read a stored session or to undo edits in it.
     """
 
     def __init__(
@@ -100,27 +296,13 @@ class LiveConversation:
         counter: TokenCounter,
         meter: Meter | None,
         clock: Callable[[], float],
-        view: View | None = None,
+        view: LogView | None = None,
     ) -> None:
-        self._log = log
-        self._model = model
-        self._dialect = dialect
-        self._counter = counter
-        self._meter = meter
-        self._clock = clock
-        self._last_request = (0, 0)
+        self._live = LiveLog(log, model=model, dialect=dialect, counter=counter, meter=meter, clock=clock, view=view)
         self._shared_messages = 0
         self._birth = ""  # of an answer to the last request
-        self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
-        self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
-        self._observers: list[Callable[[Event], None]] = []
         self._resources = ExitStack()
         self._calls = SerialCalls()
-        self._history = History(log, self._append, self._refresh, self._observers)
-        self._view: View = self._fold_log() if view is None else view
-        if view is not None:
-            view.recount(counter, thinking=dialect.capabilities.plain_thinking)
-            self._fold_all(log.read(view.head + 1))
 
     def close(self) -> None:
         """Release the files and locks that were opened for this session. A session in memory has none."""
@@ -133,32 +315,32 @@ class LiveConversation:
     @property
     def log(self) -> Log:
         """The events of this session, oldest first. Only the session may append to it."""
-        return self._log
+        return self._live.log
 
     @property
     def view(self) -> View:
         """What the model sees now. Read it, but do not change it."""
-        return self._view
+        return self._live.view
 
     @property
     def model(self) -> str:
         """The name of the model, as it was given."""
-        return self._model
+        return self._live.model
 
     @property
     def dialect(self) -> Dialect:
         """The provider's message format."""
-        return self._dialect
+        return self._live.dialect
 
     @property
     def counter(self) -> TokenCounter:
         """The function that counts the tokens of a text for this model."""
-        return self._counter
+        return self._live.counter
 
     @property
     def history(self) -> History:
         """Undo and redo, past requests, search, notes: everything about the log."""
-        return self._history
+        return self._live.history
 
     def __enter__(self) -> Self:
         return self
@@ -190,6 +372,7 @@ class LiveConversation:
         `add` succeeds: if the messages were stored after all, they are not stored twice.
         """
         parsed = _parse_messages(messages, typed)
+        self._warn_of_system(parsed)
         try:
             return self._add_parsed(parsed, key)
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
@@ -201,17 +384,26 @@ class LiveConversation:
         If the task is cancelled while the messages are being stored, they are stored first.
         """
         parsed = _parse_messages(messages, typed)
+        self._warn_of_system(parsed)
         try:
             return await self._calls.finish(self._add_parsed_async(parsed, key))
         except UnicodeEncodeError:
             return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, parsed)), key))
 
+    def _warn_of_system(self, messages: Sequence[Message]) -> None:
+        if messages and messages[0].role == "system" and not (self.view.items or self.view.system):
+            text = (
+                "The first message has the role 'system'. In `add` it is taken for one that came in mid-conversation,"
+                " and may leave the view. Give the system prompt as `Session(system=...)` or with `set_system`."
+            )
+            warn_caller(text, SystemMessageWarning)
+
     def _add_parsed(self, messages: Sequence[Message], key: str = "") -> list[str]:
-        first = self._append_all(self._make_message_payloads(messages, key), key) if messages else 0
+        first = self._live.append_all(self._make_message_payloads(messages, key), key) if messages else 0
         return [f"m{seq}" for seq in range(first, first + len(messages))]
 
     async def _add_parsed_async(self, messages: Sequence[Message], key: str) -> list[str]:
-        first = await self._append_all_async(self._make_message_payloads(messages, key), key) if messages else 0
+        first = await self._live.append_all_async(self._make_message_payloads(messages, key), key) if messages else 0
         return [f"m{seq}" for seq in range(first, first + len(messages))]
 
     def _make_message_payloads(self, messages: Sequence[Message], key: str) -> MakePayloads:
@@ -220,7 +412,7 @@ class LiveConversation:
                 f"The key has {len(key):,} characters, or some that are not valid Unicode.",
                 f"Give a key of at most {_MAX_KEY_CHARS} characters, such as a UUID.",
             )
-        counter, thinking = self._counter, self._dialect.capabilities.plain_thinking
+        counter, thinking = self.counter, self.dialect.capabilities.plain_thinking
         answers = [message for message in messages if message.role == "assistant"]
         is_signed = len(answers) == 1 and has_signed_data(answers[0])
         births = [NoteAdded(BIRTH_TOPIC, self._birth)] if self._birth and is_signed else []
@@ -240,31 +432,6 @@ class LiveConversation:
 
         return make
 
-    def _find_key(self, key: str, make: MakePayloads) -> int | None:
-        """Return the seq of the first message that was added with this key; None if there is none."""
-        if self._first_seq_by_key is None:
-            self._first_seq_by_key = {}
-            for event in self.log.read():
-                self._note_key(event)
-        first = self._first_seq_by_key.get(key)
-        if first is None:
-            return None
-        given = [what for what in make(first) if not (isinstance(what, NoteAdded) and what.topic == BIRTH_TOPIC)]
-        stored = [event.payload for event in islice(self.log.read(first), len(given))]
-        if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
-            raise BadInput(
-                f"The key {key!r} was used before, for message m{first}, which has another content.",
-                "Give each message a key of its own; nothing was added.",
-            )
-        return first
-
-    def _note_key(self, event: Event) -> None:
-        what = event.payload
-        if self._first_seq_by_key is not None and isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC:
-            count, _, key = what.text.partition(" ")
-            if count.isdecimal() and len(count) < 20:
-                self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
-
     async def record_async(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """`record` for async code."""
         await self._calls.run(self.record, usage)
@@ -280,14 +447,14 @@ class LiveConversation:
         """Change the system prompt. The provider's cached prefix is lost with it."""
         text = repair_unicode(text)
         if text != self.view.system:
-            self._append(NoteAdded("system", text, count_system(text, self.counter)))
+            self._live.append(NoteAdded("system", text, count_system(text, self.counter)))
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
         """Change the tool definitions. The provider's cached prefix is lost with it."""
         parsed = parse_tools(tools)
         if parsed != self.view.tools:
             text = msgspec.json.encode(parsed).decode()
-            self._append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
+            self._live.append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
 
     def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
@@ -303,8 +470,8 @@ class LiveConversation:
                     f"record() takes the usage of a reply, with fields such as {known}. This has {fields[:200]}."
                     " Pass reply.usage, or None if there is none."
                 )
-            events = self.build_usage_events(plain, self._last_request)
-            self._append_all(lambda _: events)
+            events = self.build_usage_events(plain, self._live.last_request)
+            self._live.append_all(lambda _: events)
 
     def build_usage_events(
         self, usage: Mapping[str, object], measured: tuple[int, int]
@@ -321,122 +488,6 @@ class LiveConversation:
             return (report,)
         paid = make_spent_note(SideCost(self.model, compaction, "compaction"))
         return (report, paid) if any(read) else (paid,)
-
-    def _refresh(self) -> None:
-        self._fold_all(self.log.read_new_events())
-
-    def _fold_all(self, events: Iterable[Event]) -> None:
-        """Fold events that somebody else counted."""
-        known, folded = self.view.head, False
-        for event in events:
-            if self._unconfirmed:
-                self._unconfirmed.settle(event)
-            if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
-                self._fold(event)
-                folded = True
-        if folded:
-            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
-
-    def _fold_log(self) -> View:
-        """Fold the view from the whole log. Only the messages it shows are counted again."""
-        view = fold_log(self.log.read, self._meter)
-        view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=0)
-        return view
-
-    def _append(self, what: EventPayload | Callable[[int], EventPayload]) -> int:
-        return self._append_all(lambda seq: (what(seq) if callable(what) else what,))
-
-    async def _append_async(self, what: EventPayload | Callable[[int], EventPayload], fold: RunFold) -> int:
-        return await self._append_all_async(lambda seq: (what(seq) if callable(what) else what,), fold=fold)
-
-    def _append_all(self, make: MakePayloads, key: str = "") -> int:
-        """Append events in one step, then fold them. Return the seq of the first.
-
-        If someone else appended first, fold their events and try again after them. Nothing is appended if the log shows
-        that it is stored: with the same key, or by an earlier try that failed without knowing that it had succeeded.
-        """
-        for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = self._find_key(key, make) if key else None
-            events, repeated = self._next_events(make)
-            if known is None and not (repeated and repeated.stored):
-                try:
-                    self._log.append(*events)
-                except StaleHead:
-                    self._refresh()
-                    continue
-                except BaseException as error:
-                    if _is_uncertain(error):
-                        self._note_failure(events, repeated)
-                    raise
-                if not self._unconfirmed:
-                    for event in events:
-                        if event.seq > self.view.head:  # else another thread has read and folded it
-                            self._fold(event)
-                    return events[0].seq
-                self._fold_own(events)
-            return known or self._confirm(events, repeated)
-        raise _append_race_error()
-
-    async def _append_all_async(self, make: MakePayloads, key: str = "", fold: RunFold = run_fold) -> int:
-        """`_append_all` without blocking the event loop. `fold` runs the fold in a thread, at once or later."""
-        for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = await run_in_thread(self._find_key, key, make) if key else None
-            events, repeated = self._next_events(make)
-            if known is None and not (repeated and repeated.stored):
-                try:
-                    ours = await self.log.append_async(*events)
-                except StaleHead:
-                    await run_read(self._refresh)
-                    continue
-                except BaseException as error:
-                    if _is_uncertain(error):
-                        self._note_failure(events, repeated)
-                    raise
-                if ours:
-                    await fold(partial(self._fold_own, events))  # observers may write files
-            return known or self._confirm(events, repeated)
-        raise _append_race_error()
-
-    def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
-        """Return the events to append, and the failed append that they repeat."""
-        seq = self._log.head + 1
-        payloads = make(seq)
-        if not self._unconfirmed and len(payloads) == 1:
-            return (Event(seq, self._clock(), payloads[0]),), None
-        repeated = self._unconfirmed.find_repeated(make, type(payloads[0])) if self._unconfirmed else None
-        if repeated and (repeated.stored or (repeated.stored is None and repeated.first_seq == seq)):
-            return repeated.events, repeated
-        return [Event(seq + place, self._clock(), what) for place, what in enumerate(payloads)], repeated
-
-    def _fold_own(self, events: Sequence[Event]) -> None:
-        for event in events:
-            if self._unconfirmed:
-                self._unconfirmed.settle(event)
-            self._fold(event)
-
-    def _note_failure(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> None:
-        self._unconfirmed = self._unconfirmed or UnconfirmedAppends()
-        self._unconfirmed.note_failure(events, repeated)
-
-    def _confirm(self, events: Sequence[Event], repeated: UnconfirmedAppend | None) -> int:
-        if self._unconfirmed:
-            self._unconfirmed.confirm(type(events[0].payload), repeated)
-        return events[0].seq
-
-    def _fold(self, event: Event) -> None:
-        try:
-            self._view.fold(event)
-        except RefoldNeeded:
-            self._view = self._fold_log()
-        if self._first_seq_by_key is not None:
-            self._note_key(event)
-        for observe in self._observers:
-            observe(event)
-
-    def _remember_request(self) -> None:
-        """Remember our token count of this request, to compare it with the provider's report."""
-        view = self._view
-        self._last_request = (self._log.head, view.fixed_tokens + REQUEST_OVERHEAD + view.tokens)
 
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""

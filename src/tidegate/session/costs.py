@@ -5,7 +5,8 @@ while report.read_more(): ...    # True while there are more events
 print(report.total.dollars, report.total.cached_share)
 """
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -143,6 +144,33 @@ def parse_side_cost(noted: NoteAdded) -> SideCost | None:
         return msgspec.json.decode(noted.text, type=SideCost)
     except msgspec.MsgspecError:  # the text was forgotten, or another program wrote the note
         return None
+
+
+class CostQueue:
+    """Costs of calls beside a conversation, until the code that uses the session writes them to its log.
+
+    Any thread may add one. Only one thread at a time may append to a session: a model that writes in the background, or
+    a subagent, would append while the session is used in another thread.
+    """
+
+    def __init__(self, add_note: Callable[[str, str], None]) -> None:
+        """`add_note` is that of the session's history."""
+        self._add_note = add_note
+        self._costs: deque[SideCost] = deque()
+
+    def __iter__(self) -> Iterator[SideCost]:
+        """The costs that are not in the log yet."""
+        return iter(list(self._costs))
+
+    def add(self, cost: SideCost) -> None:
+        self._costs.append(cost)
+
+    def write(self) -> None:
+        """Write the costs to the log. Those that cannot be written stay in the queue."""
+        while self._costs:
+            note = make_spent_note(self._costs[0])
+            self._add_note(note.topic, note.text)
+            self._costs.popleft()
 
 
 def _add_totals(one: CostTotal, other: CostTotal) -> CostTotal:

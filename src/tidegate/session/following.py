@@ -107,9 +107,9 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
-    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words. The view are
-    the first `view_size` of `view_items`.
+    the view is smaller than the host's list, in the provider's tokens as `tokens` are. `last_id` is the id of the last
+    message of the host's list in the log, `birth` that of an answer to it. `tried`: it is a much smaller one, after a
+    refusal with unknown words. The view are the first `view_size` of `view_items`.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -196,6 +196,7 @@ class FollowingSession(Generic[HostObject]):
 
     def __init__(self, session: Session) -> None:
         self.session = session
+        self._live, self._runner, _, self._note_model = session.parts
         self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
         # The last list; as far as it is known, its ids in the log, and where each id is in the list.
@@ -209,7 +210,7 @@ class FollowingSession(Generic[HostObject]):
         self.unmanaged_reason = ""
         self.continuation: Continuation | None = None
         self.restores_requests = False
-        session._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
+        self._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._logged: list[HostItem[HostObject]] = []
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
@@ -243,10 +244,9 @@ class FollowingSession(Generic[HostObject]):
         `max_output` is the answer that the host asks for, in tokens: it needs room beside the view.
         """
         with self._lock:
-            self.session._runner.max_output = max_output
+            self._runner.max_output = max_output
             branched, new_messages = self._add_new(items, fixed_part)
-            runner = self.session._runner
-            run_steps(runner.fit_steps(), summarize, runner.note_summary_failure)
+            run_steps(self._runner.fit_steps(), summarize, self._runner.note_summary_failure)
             return self._build_request(items, branched, new_messages)
 
     async def prepare_async(
@@ -261,7 +261,7 @@ class FollowingSession(Generic[HostObject]):
         async with self._async_lock:
             if summarize is None:  # nothing to await between: one thread does all of it
                 return await self.session.call_async(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
-            self.session._runner.max_output = max_output
+            self._runner.max_output = max_output
             branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
             await self.session.fit_async(summarize)
             return self._build_request(items, branched, new_messages)
@@ -274,13 +274,13 @@ class FollowingSession(Generic[HostObject]):
         """
         is_fresh = branched = False
         if fixed_part is not None:
-            self.session._runner.cache_lifetime = fixed_part.cache_lifetime
+            self._runner.cache_lifetime = fixed_part.cache_lifetime
         if fixed_part is not None and fixed_part.is_changed != self._fixed_is_changed:
             self._fixed_is_changed, self._arrangement = fixed_part.is_changed, None
         while True:
             known = self._match(items)
             branch = self._find_branch(known)
-            held = self.session._runner.list_held_notes() if branch is None else []
+            held = self._runner.list_held_notes() if branch is None else []
             notes = self._fixed_part_notes(fixed_part) if fixed_part else []
             added: list[EventPayload] = [self._make_payload(item.message, item.key) for item in items[len(known) :]]
             added[:0] = self._restore_requests(items, known, fixed_part or FixedPart(), branch)
@@ -291,12 +291,12 @@ class FollowingSession(Generic[HostObject]):
                 continue
             try:
                 if branch is not None:
-                    self.session._append_all(self._append_here([branch]))
+                    self._live.append_all(self._append_here([branch]))
                     branched = True
-                    self.session._note_model()  # the branch may begin before it was noted, as what follows
+                    self._note_model()  # the branch may begin before it was noted, as what follows
                     notes = self._fixed_part_notes(fixed_part) if fixed_part else []
                 if notes or added:
-                    self.session._append_all(self._append_here([*held, *notes, *added]))
+                    self._live.append_all(self._append_here([*held, *notes, *added]))
             except _LogMoved:
                 is_fresh = True
                 continue
@@ -458,10 +458,10 @@ class FollowingSession(Generic[HostObject]):
             None if arrangement.is_own_list(len(items)) else arrangement.list_shown(),
             session.tokens,
             self._tree.tip,
-            session._last_request,
+            self._live.last_request,
             branched,
             new_messages,
-            max(0, self._tree.tokens - session.view.tokens),
+            round(max(0, self._tree.tokens - session.view.tokens) * self._runner.budget.scale),
             arrangement.walk.birth,
             ids[-1] if ids else "",
             view_items=session.view.items,
@@ -556,7 +556,7 @@ class FollowingSession(Generic[HostObject]):
                 request = request._replace(measured=(head, max(1, counted - own)))
                 notes = [*notes, NoteAdded(CLEARED, tokens=own)]
             if reply is not None or usage or notes:
-                self.session._append_all(self._make_reply(request, reply, usage, key, notes, partial))
+                self._live.append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
     async def record_reply_async(
         self,
@@ -602,7 +602,7 @@ class FollowingSession(Generic[HostObject]):
         notes: Sequence[NoteAdded],
         partial: bool,
     ) -> list[EventPayload]:
-        payloads: list[EventPayload] = [*self.session._runner.list_held_notes()]
+        payloads: list[EventPayload] = [*self._runner.list_held_notes()]
         if reply is not None and (partial or request.tip != self._tree.tip):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))

@@ -29,7 +29,7 @@ from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusabl
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.costs import SideCost, make_spent_note
+from tidegate.session.costs import CostQueue, SideCost
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
@@ -64,7 +64,7 @@ class NoteWriter:
 
     Neither touches the session. `collect` stores what has arrived; the session calls it before each request.
 
-    `model` is asked instead of the conversation's own.
+    `model` is asked instead of the conversation's own. `costs` are those of its calls, if the caller meters them.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class NoteWriter:
         timeout: float = NOTE_TIMEOUT_SECONDS,
         model: NoteModel | None = None,
         write_summary: WriteSummary | None = None,
+        costs: CostQueue | None = None,
     ) -> None:
         self._session = session
         self._ask = ask
@@ -85,7 +86,7 @@ class NoteWriter:
         self._write_summary = write_summary
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
-        self._spent: list[SideCost] = []
+        self._costs = CostQueue(session.history.add_note) if costs is None else costs
         self._arrived: list[tuple[WriteTask | None, Written | NoteRefused]] = []
         notes.writer = self
         session.call_on_close(self.cancel)
@@ -176,7 +177,7 @@ class NoteWriter:
         answer, usage = await self._put(question)
         if usage is not None:
             read = read_usage(require_object(to_plain_json(usage), ""))
-            self._spent.append(SideCost(question.model, read, NOTE_PURPOSE))
+            self._costs.add(SideCost(question.model, read, NOTE_PURPOSE))
         return question.task, answer
 
     async def _put(self, question: NoteQuestion) -> ModelAnswer:
@@ -191,12 +192,13 @@ class NoteWriter:
             return ModelAnswer(answer) if isinstance(answer, str) else answer
 
     def collect(self) -> NoteReport | None:
-        """Store the note that has arrived, or note why there is none; None if nothing has arrived."""
+        """Store the note that has arrived, or note why there is none; None if nothing has arrived.
+
+        What the calls cost is written here, too, also that of a call which is still running.
+        """
+        self._costs.write()
         if not self._arrived:
             return None
-        while self._spent:
-            note = make_spent_note(self._spent.pop(0))
-            self._session.history.add_note(note.topic, note.text)
         task, made = self._arrived.pop(0)
         if task is not None and not isinstance(made, NoteRefused):
             return self.notes.store(task, made)
@@ -213,10 +215,12 @@ class NoteWriter:
             self._task.cancel()
 
     async def close(self) -> None:
-        """Stop the running task and wait for its end."""
+        """Stop the running task and wait for its end: an interrupted call must be paid, too."""
         self.cancel()
         if self._task is not None:
             await asyncio.wait([self._task])
+            with suppress(TidegateError, OSError):
+                self._costs.write()
 
 
 _Work = Callable[[], Awaitable[tuple[WriteTask, str]]]

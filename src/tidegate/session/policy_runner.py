@@ -4,8 +4,6 @@ The plan (`core/plan.py`) says what to do as data. Here it is done: effects are 
 are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
-import sys
-import warnings
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +15,7 @@ from tidegate.core.budget import (
     Budget,
     count_excess,
     describe_unknown_window,
+    limit_held,
     make_budget,
     measure_request,
     note_assumed_window,
@@ -33,7 +32,8 @@ from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
-from tidegate.session.conversation import LiveConversation
+from tidegate.session.conversation import LiveLog, warn_caller
+from tidegate.session.recall import recall_message
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
@@ -43,14 +43,6 @@ _MAX_RECOVERIES = 2
 _HOUR = 3600.0  # seconds; the longer of the two lifetimes that a usage report tells apart
 _MARGIN = 50
 """One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
-
-
-def _warn_caller(text: str, category: type[Warning]) -> None:
-    """Warn at the line outside of the session's own code that called it."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("tidegate.session."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level + 1)
 
 
 class PolicyRunner:
@@ -65,7 +57,7 @@ class PolicyRunner:
 
     def __init__(
         self,
-        conversation: LiveConversation,
+        live: LiveLog,
         storage: SessionStorage,
         *,
         policy: Policy,
@@ -75,7 +67,7 @@ class PolicyRunner:
         prices: CachePrices,
         set_lifetime: float | None = None,
     ) -> None:
-        self.conversation = conversation
+        self.live = live
         self.policy = policy
         self._model_window = window
         self.learned_window: int | None = None
@@ -128,17 +120,20 @@ class PolicyRunner:
 
     @property
     def _view(self) -> View:
-        return self.conversation._view
+        return self.live.view
 
     @property
     def budget(self) -> Budget:
-        """The token budget. It changes only with the system prompt, the tools, the calibration and what a host asks."""
+        """The token budget. It changes with the system prompt, the tools, the calibration and what a host asks.
+
+        What is worth holding at the model's prices also follows how fast the history grows.
+        """
         view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
-        scale = view.scale_by_model.get(self.conversation.model, 1.0)
+        scale = view.scale_by_model.get(self.live.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(lifetime), key
-        return self._budget
+        return limit_held(view, self._budget, self.policy.holding)
 
     def _find_cache_lifetime(self) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
@@ -152,9 +147,9 @@ class PolicyRunner:
             self._view,
             window=self.window,
             reserve=self.reserve,
-            counter=self.conversation.counter,
-            model=self.conversation.model,
-            thinking=self.conversation.dialect.capabilities.plain_thinking,
+            counter=self.live.counter,
+            model=self.live.model,
+            thinking=self.live.dialect.capabilities.plain_thinking,
             cap=self.policy.unknown_limit or None,
             max_output=self.kept_output,
             prices=self._prices._replace(lifetime=lifetime),
@@ -165,9 +160,9 @@ class PolicyRunner:
         """Warn once that the window is a guess: a Python warning and a note in the log."""
         if self.known_window is None and not self._window_reported:
             self._window_reported = True
-            text = describe_unknown_window(self.conversation.model, self.budget)
-            self.conversation.history.add_note("window_unknown", text)
-            _warn_caller(text, UnknownWindowWarning)
+            text = describe_unknown_window(self.live.model, self.budget)
+            self.live.history.add_note("window_unknown", text)
+            warn_caller(text, UnknownWindowWarning)
 
     @property
     def tokens(self) -> int:
@@ -180,7 +175,7 @@ class PolicyRunner:
         self.refusals = 0
         self._report_assumed_window()
         for text in describe_ignored_results(self._view) if self._view.orphans else ():
-            _warn_caller(text, IgnoredResultWarning)
+            warn_caller(text, IgnoredResultWarning)
         for moment in self._due_moments():
             rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
             yield from self._run_moment(moment, rules)
@@ -189,7 +184,7 @@ class PolicyRunner:
             if not count_excess(self._view, self.budget):
                 break
             run_steps(self._run_moment("before_call"), None, self.note_summary_failure)
-        self.conversation._remember_request()
+        self.live.remember_request()
         return self.last_decisions
 
     def shrink_steps(self) -> SummarySteps[list[Decision]]:
@@ -274,12 +269,12 @@ class PolicyRunner:
         if self._fruitless_rules or view.fruitless_rules:
             known = self._fruitless_rules | view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == view.changed_seq}
-        dialect, model = self.conversation.dialect, self.conversation.model
+        dialect, model = self.live.dialect, self.live.model
         return PlanContext(
             policy,
             view,
             self.budget,
-            self.conversation._clock(),
+            self.live.clock(),
             self._fruitless_rules,
             self._mask,
             dialect.binds_prefix(model),
@@ -295,7 +290,7 @@ class PolicyRunner:
                 yield self._pend(NoteAdded("tried", rule))
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
-        return PendingAppend(partial(self.conversation._append, what), partial(self.conversation._append_async, what))
+        return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
 
     @property
     def _newest_turn(self) -> tuple[int, str]:
@@ -321,12 +316,12 @@ class PolicyRunner:
     def note_summary_failure(self, failure: Exception) -> None:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
-        self.conversation.history.add_note("summary_failed", type(failure).__name__)
+        self.live.history.add_note("summary_failed", type(failure).__name__)
 
     def _check_summary(self, answer: object, request: SummaryRequest) -> SummarySteps[str | None]:
         """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
         try:
-            text = check_written_summary(answer, request, self.conversation.counter)
+            text = check_written_summary(answer, request, self.live.counter)
         except AnswerRejected as no:
             yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
             return None
@@ -334,7 +329,7 @@ class PolicyRunner:
 
     def _run_effect(self, effect: Effect) -> str | None:
         if isinstance(effect, Spill) and effect.ids:
-            whole = [self.conversation.recall(ident) for ident in effect.ids]
+            whole = [recall_message(self.live.log, ident) for ident in effect.ids]
             effect = make_spill(effect.path, render_transcript(whole), append=effect.append)
         try:
             self._effects(effect)
@@ -351,7 +346,7 @@ class PolicyRunner:
 
         If others appended meanwhile, the edits must still be valid for the new view; else they are not made.
         """
-        meant = self.conversation.log.head + 1
+        meant = self.live.log.head + 1
 
         def placed(seq: int) -> ViewEdited:
             if seq != meant:

@@ -24,7 +24,7 @@ class Recovery:
 
     def __init__(self, runner: PolicyRunner, lower_output: Callable[[int], bool]) -> None:
         self._runner = runner
-        self._conversation = runner.conversation
+        self._live = runner.live
         self._lower_output = lower_output
 
     def set_window(self, tokens: int | None) -> None:
@@ -43,9 +43,9 @@ class Recovery:
         if window and (self._runner.known_window is None or window < self._runner.known_window):
             self._runner.known_window = window
         if tokens:
-            head, counted = self._conversation._last_request
-            text = f"{head} {counted} {self._conversation.model}"
-            self._conversation._append(NoteAdded("weighed", text, tokens))
+            head, counted = self._live.last_request
+            text = f"{head} {counted} {self._live.model}"
+            self._live.append(NoteAdded("weighed", text, tokens))
 
     def limit_window(self, tokens: int | None) -> None:
         """Use at most this much of the window, as long as refusals say so. None lifts the limit."""
@@ -65,13 +65,13 @@ class Recovery:
     def shrink(self) -> list[Decision]:
         """Everything `overflowed` does except rendering the request."""
         decisions = run_steps(self._runner.shrink_steps(), None, self._runner.note_summary_failure)
-        self._conversation._remember_request()
+        self._live.remember_request()
         return decisions
 
     def take_back(self, edits: int) -> None:
         """Undo the newest edits, after a smaller request was refused as well."""
         for _ in range(edits):
-            self._conversation.history.undo()
+            self._live.history.undo()
 
     def lower_output(self, most: int) -> bool:
         """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""
@@ -79,7 +79,7 @@ class Recovery:
 
     def omit_images(self) -> int:
         """Replace the images in the view with a short text. Return how many. `history.undo` restores them."""
-        view = self._conversation.view
+        view = self._live.view
         removal = _plan_image_removal(view, self._runner.budget.count)
         if removal.edits:
             before, why = view.tokens, f"the provider did not take {removal.images} images"
@@ -91,7 +91,7 @@ class Recovery:
     def discard_signed_reasoning(self) -> None:
         """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
         why = "signed thinking so far is left out from now on, because the provider refused or would refuse it"
-        self._conversation._append(NoteAdded("unsigned", why))
+        self._live.append(NoteAdded("unsigned", why))
 
 
 class _ImageRemoval(NamedTuple):

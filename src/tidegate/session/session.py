@@ -14,7 +14,7 @@ opened again continues exactly where it was.
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,7 +30,7 @@ from tidegate.models.catalog import ModelInfo, find_model, find_window
 from tidegate.models.pricing import compute_relative_prices
 from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
-from tidegate.session.conversation import GivenMessage, LiveConversation
+from tidegate.session.conversation import GivenMessage, LiveConversation, LiveLog
 from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
@@ -56,6 +56,18 @@ from tidegate.wire.request import RequestRenderer
 from tidegate.wire.request_options import read_request_options
 
 _T = TypeVar("_T")
+
+
+class SessionParts(NamedTuple):
+    """The objects that a session consists of: for the modules which are built on it, as `session/following.py`.
+
+    Programs use the methods of the session. `note_model` notes in the log for which model requests are made.
+    """
+
+    live: LiveLog
+    runner: PolicyRunner
+    renderer: RequestRenderer
+    note_model: Callable[[], None]
 
 
 class Session(LiveConversation):
@@ -135,7 +147,7 @@ class Session(LiveConversation):
             view=storage.snapshot,
         )
         self._runner = PolicyRunner(
-            self,
+            self._live,
             storage,
             policy=rules,
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
@@ -207,7 +219,7 @@ class Session(LiveConversation):
     @accept_summarise
     async def prepare_async(self, summarize: AsyncSummarizer | None = None) -> Request:
         """`prepare` for async code."""
-        await self._calls.read(self._refresh)
+        await self._calls.read(self._live.refresh)
         await self._collect_async()
         return await self._run_async(self._render_after(self._runner.fit_steps()), summarize)
 
@@ -222,7 +234,7 @@ class Session(LiveConversation):
     @accept_summarise
     def fit(self, summarize: Summarizer | None = None) -> list[Decision]:
         """Make the next request fit: everything `prepare` does except rendering it."""
-        self._refresh()
+        self._live.refresh()
         if self._state_notes.writer is not None:
             self._state_notes.writer.collect()
         return run_steps(self._runner.fit_steps(), summarize, self._runner.note_summary_failure)
@@ -230,7 +242,7 @@ class Session(LiveConversation):
     @accept_summarise
     async def fit_async(self, summarize: AsyncSummarizer | None = None) -> list[Decision]:
         """`fit` for async code."""
-        await self._calls.read(self._refresh)
+        await self._calls.read(self._live.refresh)
         await self._collect_async()
         return await self._run_async(self._runner.fit_steps(), summarize)
 
@@ -304,7 +316,7 @@ class Session(LiveConversation):
                 f"The request broke {len(faults)} rules of {self.dialect.name}: {faults[0].rule}: {faults[0].text}",
                 "It was not sent and nothing was lost. This is a defect of tidegate; please report it.",
             )
-        self._remember_request()
+        self._live.remember_request()
         if self._renderer.wants_thinking and not self._renderer.allows_thinking:
             self._report_left_out_thinking()
         self._shared_messages = self._renderer.shared
@@ -348,7 +360,12 @@ class Session(LiveConversation):
         )
         text = msgspec.json.encode(note).decode()
         if text != self.view.model_note:
-            self._append(NoteAdded("model", text))
+            self._live.append(NoteAdded("model", text))
+
+    @property
+    def parts(self) -> SessionParts:
+        """The objects that the session consists of: for modules of tidegate, not for programs."""
+        return SessionParts(self._live, self._runner, self._renderer, self._note_model)
 
     # --- looking --------------------------------------------------------------------------------------------------
 
@@ -401,7 +418,7 @@ class Session(LiveConversation):
     @property
     def rules(self) -> SessionRules:
         """The rules of the user that are kept word for word. Iterate over it to read them."""
-        return SessionRules(self._runner)
+        return SessionRules(self._runner, self.add)
 
     @property
     def state_notes(self) -> StateNotes:
@@ -416,5 +433,10 @@ class Session(LiveConversation):
     def explain(self) -> Explanation:
         """Explain what is in the window, what the last request changed, and why."""
         return Explanation.build(
-            self.view, self.budget, self.policy, self._runner.last_decisions, self._runner.edit_counts, self._clock()
+            self.view,
+            self.budget,
+            self.policy,
+            self._runner.last_decisions,
+            self._runner.edit_counts,
+            self._live.clock(),
         )

@@ -14,7 +14,6 @@ goes on without it, and the log says why (`STATE_NOTE_FAILED`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from copy import copy
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
@@ -150,7 +149,7 @@ class StateNotes:
 
     def __init__(self, runner: PolicyRunner, renderer: RequestRenderer) -> None:
         self._runner = runner
-        self._conversation = runner.conversation
+        self._live = runner.live
         self._renderer = renderer
         self._attempts: list[float] = []
         self._prepared_seq = 0
@@ -179,7 +178,7 @@ class StateNotes:
 
     @property
     def _view(self) -> View:
-        return self._conversation.view
+        return self._live.view
 
     @property
     def newest(self) -> StateNote | None:
@@ -238,7 +237,7 @@ class StateNotes:
         if is_new_state_note(view):
             note = newest_state_note(view)
             since = sum(item.tokens for item in view.items_after(note.horizon_seq if note else 0))
-            return since > self._runner.budget.room * _REFRESH_SHARE and fill >= WRITE_AT
+            return since > self._runner.budget.held_room * _REFRESH_SHARE and fill >= WRITE_AT
         if not self._attempts:
             return True
         return self._may_try_again(fill)
@@ -252,7 +251,7 @@ class StateNotes:
         if self._attempts and not self._may_try_again(fill):
             return False
         since = sum(item.tokens for item in view.items_after(self._prepared_seq))
-        is_new = not self._prepared_seq or since > self._runner.budget.room * _REFRESH_SHARE
+        is_new = not self._prepared_seq or since > self._runner.budget.held_room * _REFRESH_SHARE
         return is_new and is_summary_near(self._runner.plan_context(self._runner.policy))
 
     def pause(self) -> None:
@@ -292,17 +291,17 @@ class StateNotes:
 
     def _copy_view(self) -> View:
         self._attempts.append(self._measure_fill())
-        view = copy(self._view)
+        view = self._view.copy()
         view.items, view.unanswered, view.kind_index = view.items[:], dict(view.unanswered), KindIndex()
         return view
 
     def _draft_task_of(self, view: View, moments: Sequence[Moment], focus: str) -> "_MakeTask":
-        head = self._conversation.log.head
+        head = self._live.log.head
         return partial(self._make_task_for, view, self._draft_context(view), moments, focus, head)
 
     def _draft_context(self, view: View) -> "_Draft":
         at = self._runner.plan_context(self._runner.policy)
-        return _Draft(at._replace(view=view), self._conversation._meter, self.is_offered)
+        return _Draft(at._replace(view=view), self._live.meter, self.is_offered)
 
     @staticmethod
     def _make_task_for(
@@ -330,7 +329,7 @@ class StateNotes:
         if not groups:
             return None
         draft = self._draft_context(self._view)
-        task = self._make_task_for(self._view, draft, (), "", self._conversation.log.head, groups)
+        task = self._make_task_for(self._view, draft, (), "", self._live.log.head, groups)
         return None if isinstance(task, str) else task
 
     def _make_renderer(self, options: RequestOptions, thinking: int, max_output: int) -> RequestRenderer:
@@ -354,9 +353,9 @@ class StateNotes:
 
     def check(self, task: WriteTask, answer: str) -> Written:
         """What an answer has, checked against the log. It may run in any thread. AnswerUnusable: it has nothing."""
-        counter = self._conversation.counter
+        counter = self._live.counter
         if isinstance(task, NoteTask):
-            return make_note(task, answer, read_originals(self._conversation.log), counter)
+            return make_note(task, answer, read_originals(self._live.log), counter)
         try:
             return check_prepared(task, answer, counter)
         except AnswerRejected as no:
@@ -364,17 +363,17 @@ class StateNotes:
 
     def store(self, task: WriteTask, made: Written) -> NoteReport:
         """Store what was written, unless the conversation went elsewhere since the question."""
-        conversation = self._conversation
-        conversation.history.refresh()
+        live = self._live
+        live.refresh()
         if isinstance(task, NoteTask) and self._view.state_note_seq != task.previous_seq:
             return self.refuse("another note came first")
-        if _has_moved(conversation.log, task):
+        if _has_moved(live.log, task):
             return self.refuse("the conversation went back, or messages of it were forgotten")
         if isinstance(made, PreparedSummary):
-            conversation._append(NoteAdded(PREPARED_SUMMARY, repair_unicode(encode_prepared(made))))
-            self._prepared_seq = conversation.log.head
+            live.append(NoteAdded(PREPARED_SUMMARY, repair_unicode(encode_prepared(made))))
+            self._prepared_seq = live.log.head
             return NoteReport(None, summary=made)
-        conversation._append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(made))))
+        live.append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(made))))
         return NoteReport(made)
 
     def find_summary(self, request: SummaryRequest, may_be_old: bool) -> str | None:
@@ -386,11 +385,11 @@ class StateNotes:
             return None
         self._prepared_seq = 0
         self._attempts, self._is_paused = [], False
-        return find_prepared(self._conversation.log, request, self._conversation.counter, may_be_old=may_be_old)
+        return find_prepared(self._live.log, request, self._live.counter, may_be_old=may_be_old)
 
     def refuse(self, why: str) -> NoteReport:
         """Note in the log that there is no new note, and why."""
-        self._conversation.history.add_note(STATE_NOTE_FAILED, why)
+        self._live.history.add_note(STATE_NOTE_FAILED, why)
         return NoteReport(None, why)
 
 
@@ -505,7 +504,7 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
-    sections, cut = trim_sections(sections, task.limits.note, counter)
+    sections, cut = trim_sections(sections, task.limits.note, counter, is_update=task.previous is not None)
     known = originals.up_to(task.horizon)
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
@@ -534,9 +533,13 @@ def quote_orders(text: str) -> str:
 
 
 def trim_sections(
-    sections: Mapping[str, str], tokens: int, counter: TokenCounter
+    sections: Mapping[str, str], tokens: int, counter: TokenCounter, *, is_update: bool
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """The sections without lines of the least important ones, if all take far more than `tokens`."""
+    """The sections without lines of the least important ones, if all take far more than `tokens`.
+
+    Of a first note the last lines of a section go first: the model began with the most important ones. Of an update the
+    oldest go first, because the update's own lines come last.
+    """
     size = sum(counter.count_text(text) for text in sections.values())
     if size > tokens * _MAX_FAR_OVER:
         raise AnswerUnusable(f"it was too long: {size:,} tokens instead of {tokens:,}")
@@ -545,7 +548,7 @@ def trim_sections(
     for heading in _CUT_ORDER:
         lines = trimmed.get(heading, [])
         while size > tokens * _MAX_OVER and len(lines) > 1:
-            size -= counter.count_text(lines.pop(0 if heading == HEADINGS[1] else -1))
+            size -= counter.count_text(lines.pop(0 if is_update or heading == HEADINGS[1] else -1))
             cut += 1
     if not cut:
         return dict(sections), ()

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from tidegate.core.outcome import Effect, Flush
-from tidegate.core.view import View
+from tidegate.core.view import LogView
 from tidegate.store.log import Log, MemoryLog
 
 
@@ -36,4 +36,4 @@ class SessionStorage(msgspec.Struct, frozen=True):
     log: Log = msgspec.field(default_factory=MemoryLog)
     effects: Callable[[Effect], None] = msgspec.field(default_factory=InMemoryEffects)
     mask: Callable[[str], str] = str
-    snapshot: View | None = None
+    snapshot: LogView | None = None

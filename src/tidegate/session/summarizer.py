@@ -275,7 +275,7 @@ class _ModelSummarizer:
         source = "\n".join(entry.text for entry in make_record_entries(request.messages))
         asked = self._make_criteria(request, source, request.previous, text, "")
         return _Question(
-            self._render(view, self._output_limit(tokens), cache=talk._renderer.options.cache_markers), asked
+            self._render(view, self._output_limit(tokens), cache=talk.parts.renderer.options.cache_markers), asked
         )
 
     # --- asking ---------------------------------------------------------------------------------------------------

@@ -13,7 +13,6 @@ present only in a user message or in the ledger, because a summary may quote any
 """
 
 from collections.abc import Iterable, Sequence
-from copy import copy
 from typing import Final, NamedTuple
 
 import msgspec
@@ -89,7 +88,7 @@ def ledger_share_of(policy: Policy) -> float:
 
 
 def hide_ledger(view: View) -> View:
-    """The view as stages see it: without the ledger, which they must not summarize or drop. It must not be folded.
+    """The view as stages see it: without the ledger, which they must not summarize or drop.
 
     It is a shallow copy: apart from the list of items it shares everything with the view. `settled_count` is how many
     of its items are before the end of the ledger: an earlier transaction made them lean.
@@ -97,7 +96,7 @@ def hide_ledger(view: View) -> View:
     places = view.kind_index.find(view.items, LEDGER)
     if not places:
         return view
-    visible = copy(view)
+    visible = view.copy()
     visible.items = view.items[:]
     held = [visible.items.pop(place) for place in reversed(places)]
     held.reverse()
@@ -115,7 +114,7 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     ruled = pinned or (not share and any(map(_has_rule, view.items)))
     of_window = int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if share else 1))
     of_room = share or (PIN_SHARE if pinned else _DEFAULT_SHARE if ruled else 0)
-    tokens = min(int(budget.room * of_room), MAX_LEDGER_TOKENS, of_window)
+    tokens = min(int(budget.held_room * of_room), MAX_LEDGER_TOKENS, of_window)
     if ruled:  # in a small window the share would not hold them
         tokens = max(tokens, min(budget.room // 2, _RULES_IN_SMALL_WINDOW))
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0

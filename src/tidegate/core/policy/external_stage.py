@@ -47,7 +47,7 @@ class ExternalStage:
 
 def _copy_view(view: View) -> View:
     """A copy of the view, so that a stage that changes it in place changes nothing."""
-    own_view = copy(view)
+    own_view = view.copy()
     for name, value in view.fields().items():
         if isinstance(value, list | dict | set):
             setattr(own_view, name, copy(value))

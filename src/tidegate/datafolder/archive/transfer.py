@@ -23,7 +23,7 @@ import msgspec
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.event_check import is_possible_count
 from tidegate.core.events import Event, NoteAdded, encode_event
-from tidegate.core.view import REFOLD_TOPICS, View
+from tidegate.core.view import REFOLD_TOPICS, LogView
 from tidegate.datafolder.archive.distrust import without_rules
 from tidegate.datafolder.archive.format import (
     ARCHIVE_FORMAT,
@@ -215,7 +215,7 @@ def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: A
                 _apply_undo(item.seq, item.payload, undone)
             elif isinstance(item.payload, NoteAdded) and item.payload.topic == "model":
                 model_note = model_note or item.payload.text
-    view = View(skip=frozenset(undone))
+    view = LogView(skip=frozenset(undone))
     for item in read_archive(file, limits):
         if isinstance(item, Event):
             _fold(view, item)
@@ -265,7 +265,7 @@ def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
         undone.discard(number)
 
 
-def _fold(view: View, event: Event) -> None:
+def _fold(view: LogView, event: Event) -> None:
     what = event.payload
     if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
         return  # the fold is made as if these had been known from the start

@@ -20,7 +20,7 @@ from tidegate.core.log_fold import fold_log
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
-from tidegate.core.view import View
+from tidegate.core.view import LogView
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
@@ -330,7 +330,7 @@ class _SessionExamination:
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 
-def _uncounted(view: View) -> bytes:
+def _uncounted(view: LogView) -> bytes:
     """A view without the values that depend on the token counter: a session recounts them for its own model."""
     view.recount(TokenEstimator(), thinking=False, since=0)
     view.usage = None

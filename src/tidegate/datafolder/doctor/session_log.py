@@ -25,7 +25,7 @@ from tidegate.core.messages import Message, Text
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
-from tidegate.core.view import RefoldNeeded, View, resolve_visibility
+from tidegate.core.view import LogView, RefoldNeeded, View, resolve_visibility
 from tidegate.datafolder.archive.recount import EventRecounter
 from tidegate.session.request import parse_model_note
 from tidegate.store.blobs import Blobs
@@ -209,13 +209,13 @@ def _corrected(event: Event, time: float) -> Event:
 class LogCheck(NamedTuple):
     """The view at the end of the log, and the events whose edits were not valid for the view at that point."""
 
-    view: View | None
+    view: LogView | None
     unlawful_seqs: list[int]
     failed_seq: int = 0
 
 
 def check_log(log: Log) -> LogCheck:
-    view = View()
+    view = LogView()
     unlawful: list[int] = []
     refolds = 0
     event: Event | None = None
@@ -240,7 +240,7 @@ def check_log(log: Log) -> LogCheck:
         return LogCheck(None, unlawful, event.seq if event else 0)
 
 
-def _fold_up_to(log: Log, seq: int) -> View:
+def _fold_up_to(log: Log, seq: int) -> LogView:
     return fold_log(lambda: islice(log.read(), seq))
 
 
@@ -252,7 +252,7 @@ def _is_lawful(view: View, edited: ViewEdited) -> bool:
     return True
 
 
-def find_request_faults(view: View) -> Iterator[str]:
+def find_request_faults(view: LogView) -> Iterator[str]:
     """Yield what the provider would refuse in the next request after open and orphaned calls are repaired."""
     outcome = repair_view(view)
     if outcome.edits:

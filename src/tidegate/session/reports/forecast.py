@@ -96,7 +96,7 @@ def forecast_rules(session: Session) -> Iterator[RuleForecast]:
     for moment in MOMENTS:
         for rule in session.policy.moments.get(moment, ()):
             yield _forecast_rule(
-                rule, moment, session._runner.plan_context(session.policy)._replace(fruitless_runs=set())
+                rule, moment, session.parts.runner.plan_context(session.policy)._replace(fruitless_runs=set())
             )
 
 
@@ -159,7 +159,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
     A sweep to a state note is listed only while there is a note to sweep to.
     """
     policy, view = session.policy, session.view
-    budget = priced_now(view, session.budget, session._clock())
+    budget = priced_now(view, session.budget, session.parts.live.clock())
     pace = _tokens_per_turn(view, budget)
     thresholds = [
         each
@@ -167,7 +167,7 @@ def list_thresholds(session: Session) -> list[Threshold]:
         for rule in policy.moments.get(moment, ())
         if rule.stage != _NOTE_SWEEP_STAGE or is_new_state_note(view)
         for each in _rule_thresholds(
-            rule, moment, _trigger_context(policy, view, budget, moment), session._clock(), pace
+            rule, moment, _trigger_context(policy, view, budget, moment), session.parts.live.clock(), pace
         )
     ]
     size = measure_request(view, budget)
@@ -222,7 +222,7 @@ def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
         "pressure": float(budget.capacity),
         "window_share": float(budget.window or 0),
         "history_share": budget.room * budget.scale,
-        "fill": budget.room * budget.scale,
+        "fill": budget.held_room * budget.scale,
     }
     if COMPARISONS[trigger.op](now, limit):
         return 0
@@ -272,7 +272,7 @@ def find_removing_rules(session: Session) -> dict[str, str]:
                 outcome = rule.run(seen, budget, **rule.settings)
             except StageFailed:  # a plugin: `explain` shows the error
                 continue
-            reading = judge_rule(rule, _trigger_context(policy, view, budget, moment), session._clock())
+            reading = judge_rule(rule, _trigger_context(policy, view, budget, moment), session.parts.live.clock())
             waits = str(reading.why) if rule.when else "at its moment"
             for edit in outcome.edits:
                 ids = edit.ids if isinstance(edit, Drop) else (edit.id,) if isinstance(edit, Replace) else ()

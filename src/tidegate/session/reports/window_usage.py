@@ -63,7 +63,7 @@ class MessageUsage(msgspec.Struct, frozen=True):
 
 
 def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator[MessageUsage]:
-    takers, now = find_removing_rules(session), session._clock()
+    takers, now = find_removing_rules(session), session.parts.live.clock()
     events = {
         event.seq: event
         for event in read_events_at(session.log, [_event_seq(cell.item) for cell in cells if cell.item])

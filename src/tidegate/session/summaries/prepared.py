@@ -29,7 +29,7 @@ from tidegate.core.policy.policy import (
 )
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import TokenCounter
-from tidegate.core.view import Meter
+from tidegate.core.view import LogView, Meter
 from tidegate.session.summaries.answer_check import AnswerCriteria, check_answer, restore_missing_facts
 from tidegate.session.summaries.drivers import strip_focus_line
 from tidegate.session.summaries.prompt import make_record_entries, write_closing_question
@@ -128,7 +128,8 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
     By default for the moments before a call, with lower thresholds. A request with a fallback of its own is not meant.
     """
     policy = at.policy if moments else _choose_coming_rules(at)
-    at = at._replace(policy=policy, view=thaw_view(freeze_view(at.view), meter), fruitless_runs=set(at.fruitless_runs))
+    view = thaw_view(freeze_view(at.view), meter)
+    at = at._replace(policy=policy, view=view, fruitless_runs=set(at.fruitless_runs))
     for moment in moments or _MOMENTS:
         plan = run_moment(moment, at)
         step: PlanStep | None = next(plan, None)
@@ -136,7 +137,7 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
             if isinstance(step, AskSummary) and not step.request.fallback:
                 return step.request
             if isinstance(step, CommitEdits):
-                _fold_edits(at, step.edited)
+                _fold_edits(view, step.edited, at.now)
             try:
                 step = plan.send(None)
             except StopIteration:
@@ -144,16 +145,16 @@ def find_coming_request(at: PlanContext, meter: Meter | None, moments: Sequence[
     return None
 
 
-def _fold_edits(at: PlanContext, edited: ViewEdited) -> None:
+def _fold_edits(view: LogView, edited: ViewEdited, now: float) -> None:
     """Apply an edit to the copy, with the ids that the session would give."""
-    seq = at.view.head + 1
+    seq = view.head + 1
     edits = tuple(
         msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
         if isinstance(edit, Insert)
         else edit
         for place, edit in enumerate(edited.edits)
     )
-    at.view.fold(Event(seq, at.now, msgspec.structs.replace(edited, edits=edits)))
+    view.fold(Event(seq, now, msgspec.structs.replace(edited, edits=edits)))
 
 
 def make_summary_task(request: SummaryRequest, horizon: str, head: int, *, is_ahead: bool) -> SummaryTask:

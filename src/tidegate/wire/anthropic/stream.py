@@ -88,16 +88,12 @@ class AnthropicAssembler:
         self._usage: JsonObject = {}
         self._model = self._reason = ""
         self._ended = False
-
-    @property
-    def done(self) -> bool:
-        """Read the stop reason, which comes after the last block."""
-        return bool(self._reason) and self.error is None
+        self.done = False  # whether the stop reason has come, which follows the last block
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         kind = frame.get("type")
         if kind == "error" or (kind is None and frame.get("error")):
-            self.error = extract_error(frame)
+            self.error, self.done = extract_error(frame), False
         elif self._ended:
             return []
         elif kind == "message_start":
@@ -111,6 +107,7 @@ class AnthropicAssembler:
         elif kind == "message_delta":
             self._reason = as_string(as_object(frame.get("delta")).get("stop_reason")) or self._reason
             self._usage = merge_usage(self._usage, frame.get("usage"))
+            self.done = bool(self._reason) and self.error is None
         elif kind == "message_stop":
             self._ended = True
         return []
@@ -129,9 +126,10 @@ class AnthropicAssembler:
         return [Delta("thinking" if block.get("type") == "thinking" else "text", text, place)] if text else []
 
     def _grow(self, frame: Mapping[str, object]) -> list[Delta]:
-        delta = as_object(frame.get("delta"))
+        delta, place = as_object(frame.get("delta")), frame.get("index")
         kind = as_string(delta.get("type"))
-        place = as_index(frame.get("index"), max(self._blocks, default=0))
+        if type(place) is not int:
+            place = max(self._blocks, default=0)
         growing = self._blocks.get(place)
         if growing is None:
             if kind not in ("text_delta", "thinking_delta"):
