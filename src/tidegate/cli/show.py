@@ -84,11 +84,11 @@ class SessionOutline(NamedTuple):
 
 def _read_outline(log: "KeptLog") -> SessionOutline:
     """Read what happened to the view, and where requests were sent."""
-    from tidegate.core.events import LISTED_TOPICS, NoteAdded, ViewEdited
+    from tidegate.core.events import ViewEdited
     from tidegate.core.log_fold import fold_log
+    from tidegate.core.notes import LISTED_NOTES, Denial, is_note, read_note
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
-    from tidegate.session.denials import parse_denial
     from tidegate.session.reports.state_note_report import describe_listed_note
     from tidegate.session.request import list_sent_requests, parse_model_note
 
@@ -100,9 +100,9 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
         if isinstance(payload, ViewEdited):
             stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
             entries.append(OutlineEntry(event.seq, "edit", stage, why, payload.tokens_before, payload.tokens_after))
-        elif isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS:
+        elif is_note(payload, *LISTED_NOTES):
             entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(describe_listed_note(payload))))
-        elif (denial := parse_denial(payload)) is not None:
+        elif (denial := read_note(payload, Denial)) is not None:
             entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))
     return SessionOutline(
         log.head,

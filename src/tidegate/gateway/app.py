@@ -16,8 +16,8 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
-from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
+from tidegate.core.notes import CacheMissReason, SentUnmanaged
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
@@ -415,7 +415,7 @@ class Gateway:
             return
         following.unmanaged_reason, session = why, following.session
         with suppress(TidegateError, OSError):
-            await self._gate.wait(lambda: session.call_async(session.history.add_note, SENT_UNMANAGED, why))
+            await self._gate.wait(lambda: session.call_async(session.history.append_note, SentUnmanaged(why)))
 
     def _clean_side_request(self, request: IncomingRequest, own: ClientRequest, searched: SearchedRequest) -> bytes:
         """A request without tools that no session logs. Its thinking may still be that of the client's conversation."""
@@ -528,7 +528,7 @@ class Gateway:
         except BadRequest as defect:
             self.metrics.count("defects", dialect=client.dialect)
             self.log_line(f"a defect: {defect.args[0]}")
-            exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
+            exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
             whole = exchange.followed.tokens + exchange.followed.saved_tokens
             window = session.window if whole > (session.window or whole) else None
             text = await self._guard(client, window, exchange.conversation) or exchange.own.text
@@ -629,7 +629,7 @@ class Gateway:
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         if copy.cache_miss_reason:
-            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
+            exchange.notes.append(CacheMissReason(copy.cache_miss_reason).pack())
         notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
         try:
             following, followed = exchange.conversation.following, exchange.followed

@@ -4,7 +4,6 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
 
 import msgspec
 
@@ -25,7 +24,6 @@ from tidegate.store.errors import SessionNotFound
 from tidegate.store.log import LogReader
 from tidegate.wire.splicing.units import HostUnit
 
-PARENT_TOPIC: Final = "parent"
 MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 

@@ -14,15 +14,25 @@ import msgspec
 
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import LISTED_TOPICS, STATE_NOTE, Event, EventPayload, NoteAdded, ViewEdited
+from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
 from tidegate.core.log_fold import fold_log
+from tidegate.core.notes import (
+    LISTED_NOTES,
+    EditRedone,
+    EditUndone,
+    EventLeftOut,
+    ModelNote,
+    StateNote,
+    is_note,
+    read_note,
+)
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
-from tidegate.session.request import ModelNote, parse_model_note
+from tidegate.session.request import parse_model_note
 from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
@@ -170,10 +180,10 @@ class _StoryReader:
             payload = event.payload
             denials.feed(payload)
             changes += _is_change(payload)
-            if isinstance(payload, NoteAdded) and payload.topic in ("undo", "redo"):
-                (undone.add if payload.topic == "undo" else undone.discard)(payload.edit)
+            if (toggle := read_note(payload, EditUndone) or read_note(payload, EditRedone)) is not None:
+                (undone.add if isinstance(toggle, EditUndone) else undone.discard)(toggle.edit)
         self._unlisted_count = max(0, changes - MAX_LISTED_CHANGES)
-        self._add_requests_at(Event(0, 0.0, NoteAdded("")))
+        self._add_requests_at(Event(0, 0.0, EventLeftOut().pack()))
         for event in self._log.read():
             self._process_event(event, undone)
         return SessionStory(
@@ -199,7 +209,7 @@ class _StoryReader:
         if isinstance(payload, ViewEdited):
             self._add_change(event, payload, full, event.seq in undone, was, now)
         elif isinstance(payload, NoteAdded) and is_change:
-            parts = split_note(payload.text, note, self._mask) if payload.topic == STATE_NOTE else None
+            parts = split_note(payload.text, note, self._mask) if is_note(payload, StateNote) else None
             listed_note = describe_listed_note(payload, note, is_brief=parts is not None)
             edited = ViewEdited(payload.topic, "", "", listed_note, before, self._view.tokens, ())
             self._add_change(event, edited, full, False, was, now)
@@ -315,7 +325,7 @@ class _StoryReader:
 
 
 def _is_change(payload: EventPayload) -> bool:
-    return isinstance(payload, ViewEdited) or (isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS)
+    return isinstance(payload, ViewEdited) or is_note(payload, *LISTED_NOTES)
 
 
 def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> RequestState:

@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 
+from tidegate.core.usage import Usage
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.usage import INPUT_USAGE, Usage, UsageForm, bound_usage
+from tidegate.wire.usage import INPUT_USAGE, UsageForm, bound_usage
 
 
 def _list_forms() -> list[UsageForm]:

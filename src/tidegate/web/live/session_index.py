@@ -19,8 +19,6 @@ import msgspec
 
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import (
-    LISTED_TOPICS,
-    STATE_NOTE,
     BranchStarted,
     Event,
     EventPayload,
@@ -31,6 +29,7 @@ from tidegate.core.events import (
 )
 from tidegate.core.log_fold import fold_log, iterate_current_branch
 from tidegate.core.messages import Message
+from tidegate.core.notes import LISTED_NOTES, ContentForgotten, EditRedone, EditUndone, StateNote, is_note, read_note
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import Item, LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo
@@ -207,13 +206,13 @@ class SessionIndex:
         self._fold(event, log)
         if self._describe_view() != state:
             self._changed_seq = event.seq
-        if noted.topic in ("undo", "redo"):
-            (self.undone.add if noted.topic == "undo" else self.undone.discard)(noted.edit)
-        elif noted.topic == "forgotten":
+        if (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
+            (self.undone.add if isinstance(toggle, EditUndone) else self.undone.discard)(toggle.edit)
+        elif is_note(noted, ContentForgotten):
             self.forgotten_at = event.seq
-        if noted.topic in LISTED_TOPICS:
+        if is_note(noted, *LISTED_NOTES):
             listed_note = describe_listed_note(noted, note, is_brief=True)
-            if noted.topic == STATE_NOTE:
+            if is_note(noted, StateNote):
                 self.note_before[event.seq] = note_seq
             self._add_change(event, ViewEdited(noted.topic, "", "", listed_note, before, self._view.tokens, ()))
 
