@@ -1,16 +1,21 @@
 """Long runs of agent frameworks with their adapters: the rows of `bench/client_rows.py` that have no program.
 
 Each function makes an agent, runs two turns with it and returns the adapter's sessions. It runs in the environment of
-its framework, which `make integrations` builds. Only Anthropic's models think here: LangChain, deepagents, pydantic-ai,
-Strands and inspect_ai ask them.
+its framework, which `make integrations` builds. Models of Anthropic always think here: LangChain, deepagents,
+pydantic-ai, Strands and inspect_ai ask them. Those of Gemini (ADK) and OpenAI (OpenAI Agents) think with `:block`.
 """
 
 import asyncio
+import json
 import os
+import re
+from base64 import b64encode
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import msgspec
 
 from tests.fake.server import Fake
 from tests.integrations.provider import KEY, LongTask, read_page, run_provider
@@ -295,8 +300,44 @@ class TwoTurns:
         return turn(body)
 
 
+class SignedThinking:
+    """A script whose answers of Gemini's or OpenAI's models think, and whose signatures must come back as they were.
+
+    `faults`: signatures that were not issued, and calls of the running turn of Gemini's without the one they came with.
+    """
+
+    def __init__(self, script: TwoTurns, *, signs: bool) -> None:
+        self._script, self._signs = script, signs
+        self._issued: set[str] = set()
+        self.faults: list[str] = []
+
+    def __call__(self, body: dict[str, Any]) -> Any:
+        found = set(_SIGNATURE.findall(json.dumps(body)))
+        self.faults += [f"unknown signature {each[:40]}" for each in found - self._issued]
+        running = list[dict[str, Any]]()
+        for content in body.get("contents", ()):
+            is_request = content["role"] == "user" and any("text" in part for part in content["parts"])
+            running = [] if is_request else [*running, *content["parts"]]
+        calls = [part for part in running if "functionCall" in part]
+        if self._signs:
+            self.faults += ["a call without its signature" for part in calls if "thoughtSignature" not in part]
+        answer = self._script(body)
+        if self._signs:
+            signature = b64encode(b"signature %d" % len(self._issued)).decode()
+            self._issued.add(signature)
+            answer = msgspec.structs.replace(answer, thinking="Let me look.", signature=signature)
+        return answer
+
+
+_SIGNATURE = re.compile(r'"(?:encrypted_content|thoughtSignature)": "([^"]+)"')
+
+
 @contextmanager
 def serve(framework: Framework, steps: int, window: int, mode: str, *, ends_with_call: bool) -> Iterator[Fake]:
-    script = TwoTurns(steps, thinking=framework.wire == "anthropic", ends_with_call=ends_with_call)
-    with run_provider(framework.wire, script, window, binding="" if mode == "none" else mode) as fake:
+    is_anthropic, is_checked = framework.wire == "anthropic", mode != "none"
+    turns = TwoTurns(steps, thinking=is_anthropic, ends_with_call=ends_with_call)
+    signed = SignedThinking(turns, signs=is_checked)
+    binding: Any = mode if is_anthropic and is_checked else ""
+    with run_provider(framework.wire, turns if is_anthropic else signed, window, binding=binding) as fake:
         yield fake
+        fake.refused.extend(signed.faults)

@@ -37,7 +37,7 @@ from tidegate.core.policy.policy import Policy
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
-from tidegate.gateway.hidden_recall import HiddenRecall, make_client_stream, offer_recall, restore_hidden_exchanges
+from tidegate.gateway.hidden_recall import HiddenRecall, offer_recall, restore_hidden_exchanges
 from tidegate.gateway.metrics import Metrics
 from tidegate.presets import load, preset_names
 from tidegate.session.answer_copy import AnswerCopy
@@ -170,7 +170,7 @@ class FuzzedConversation:
             self._check(own, self._thinking.clean(own, conversation, own.text))
             return b""
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        stream, received = make_client_stream(recall), b""
+        stream, received = ClientStream(recall.merged) if recall else None, b""
         while True:
             sent, is_accepted = self._write(own, client, followed)
             if self.random.random() < 0.04:
@@ -183,7 +183,7 @@ class FuzzedConversation:
                 return b""
             received += self._pass_on(client, followed, sent, recall, stream)
             if recall is None or not recall.merged.goes_on or not recall.has_calls:
-                return received + stream.end()
+                return received + (stream.end() if stream else b"")
             try:
                 continued = recall.continue_request(conversation, client, followed.last_id)
             except BadInput as failure:
@@ -257,7 +257,7 @@ class FuzzedConversation:
         followed: FollowedRequest[HostUnit],
         sent: bytes,
         recall: HiddenRecall | None,
-        stream: ClientStream,
+        stream: ClientStream | None,
     ) -> bytes:
         """Answer a request, log the answer, and return what the client gets of it."""
         self._answers += 1
@@ -265,14 +265,15 @@ class FuzzedConversation:
         answer = draw_answer(self.client, find_tool_names(body), self._answers, len(sent))
         data = encode_answer(self.client, answer, is_stream=self._is_stream, is_odd=self._is_odd)
         copy = AnswerCopy(client.dialect, is_stream=self._is_stream, request=sent)
-        stream.start(is_stream=self._is_stream)
+        if stream is not None:
+            stream.start(is_stream=self._is_stream)
         cut = self.random.randrange(len(data)) if data else 0
         received = b""
         for piece in (data[:cut], data[cut:]):
             copy.feed(piece)
-            received += stream.feed(piece)
+            received += stream.feed(piece) if stream is not None else piece
         copy.end()
-        received += b"" if self._is_stream else stream.end()
+        received += b"" if self._is_stream or stream is None else stream.end()
         following = self._conversation.following
         try:
             copied = copy.read() if copy.is_whole else None

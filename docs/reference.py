@@ -36,6 +36,7 @@ from tidegate.cli.parser import make_parser
 from tidegate.core.policy.parser import RULE_KEYS
 from tidegate.core.policy.policy import COMPARISONS
 from tidegate.core.stages import STAGES
+from tidegate.core.text.secrets import SecretString
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.routing import find_route
 from tidegate.gateway.settings import DEFAULT_URLS, Upstream
@@ -61,6 +62,7 @@ HANDLING = {
 }
 YAML_WORDS = {
     str: "text",
+    SecretString: "text",
     int: "integer",
     float: "number",
     bool: "`true` or `false`",

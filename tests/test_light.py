@@ -34,19 +34,37 @@ def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
     assert not slow & loaded_modules("import tidegate.cli.main")
 
 
-def test_listing_sessions_loads_no_event_loop(tmp_path: Path) -> None:
-    """`tidegate sessions` is typed often, and most of its time is imports."""
+def test_listing_sessions_loads_and_compiles_little(tmp_path: Path) -> None:
+    """`tidegate sessions` is typed often, and most of its time was imports and the patterns of secrets."""
     with DataFolder(tmp_path) as folder, folder.open("one", window=32_000) as session:
-        session.add({"role": "user", "content": "hello"})
+        session.add({"role": "user", "content": "what does this program do, and where does it begin?"})
     listing = f"""
 import contextlib, io
 from tidegate.cli.main import main
 with contextlib.redirect_stdout(io.StringIO()) as shown:
     main(["sessions", "--data", {str(tmp_path)!r}])
-assert "hello" in shown.getvalue()
+assert "where does it begin?" in shown.getvalue()
+from tidegate.core.text import joined_text, secret_patterns, secrets, terminal_text
+from tidegate.core.text.lazy_pattern import LazyPattern
+patterns = [each for module in (joined_text, secret_patterns, secrets, terminal_text) for each in vars(module).values()]
+assert sum(isinstance(each, LazyPattern) for each in patterns) > 20
+assert not [each.source for each in patterns if isinstance(each, LazyPattern) and "compiled" in vars(each)]
+assert not [each.literal for each in secret_patterns.token_shapes() if "pattern" in vars(each)]
 """
-    slow = {"asyncio", "ssl", "logging", "concurrent.futures", "httpx", "tidegate.core.text.clip"}
-    assert not slow & loaded_modules(listing)
+    slow = {
+        "asyncio",
+        "ssl",
+        "logging",
+        "concurrent.futures",
+        "httpx",
+        "shutil",
+        "tempfile",
+        "random",
+        "json",
+        "difflib",
+    }
+    ours = {"tidegate.core.text.clip", "tidegate.core.config.values", "isal"}
+    assert not (slow | ours) & loaded_modules(listing)
 
 
 def test_few_dependencies() -> None:

@@ -14,7 +14,6 @@ from functools import cache, reduce
 from importlib import import_module
 from typing import Literal, NamedTuple, get_args
 
-from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput
 
 PluginKind = Literal["stage", "tool", "importer", "provider", "store"]
@@ -51,7 +50,13 @@ class Plugin(NamedTuple):
         remedy = "Correct it. Its module must be on the import path of Python, for example through PYTHONPATH."
         if self.package:
             remedy = f"Update or repair the package, or remove it: pip uninstall {self.package.partition(' ')[0]}."
-        return BadInput(f"The {self.kind} {quote_value(self.name)} of {self.origin} {problem.rstrip('.')}.", remedy)
+        return BadInput(f"The {self.kind} {_quote(self.name)} of {self.origin} {problem.rstrip('.')}.", remedy)
+
+
+def _quote(name: str) -> str:
+    from tidegate.core.config.values import quote_value  # noqa: PLC0415 - it loads slowly, and stores load this module
+
+    return quote_value(name)
 
 
 class InstalledPlugins(NamedTuple):
@@ -100,7 +105,7 @@ def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
     if len(found) > 1:
         packages = " and ".join(plugin.package for plugin in found)
         raise BadInput(
-            f"The {kind} {quote_value(name)} is offered by several packages: {packages}.", "Uninstall all but one."
+            f"The {kind} {_quote(name)} is offered by several packages: {packages}.", "Uninstall all but one."
         )
     return found[0] if found else None
 

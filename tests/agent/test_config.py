@@ -172,7 +172,10 @@ MISTAKES = [
     ("policy: default\nexecution:\n  context:\n    keep_recent: 4", 'here.yaml:4: "keep_recent" means nothing'),
     ("execution: {hooks: [{id: a, condition: {type: allways}, action: {}}]}", 'Did you mean "always"?'),
     ("execution: {hooks: [{id: a, condition: {}, action: {}}]}", '"execution.hooks.a.condition" has no "type".'),
-    ("execution: {hooks: [{id: a, condition: {type: always}, action: {type: function}}]}", "unknown type"),
+    ("execution: {hooks: [{id: a, condition: {type: always}, action: {type: function}}]}", 'type" is "function"'),
+    ("execution: {hooks: [{id: a, condition: {type: turn_count, count: '{{env.N}}'}, action: {}}]}", "the variable N,"),
+    ("models: {a: {window: 1}, b: {window: none}}", '"models.b.window" is "none"'),
+    ("mcp: {a: {command: x, headers: {b: [y]}}}", '"mcp.a.headers.b" is a list. Give text.'),
 ]
 
 
@@ -218,6 +221,11 @@ def test_a_variable_can_hold_a_number() -> None:
     text = parse_config("app: {name: 'n{{env.TURNS}}'}", {"TURNS": "7"})
     assert text.settings.app.name == "n7"
     assert parse_config("app: {name: '{{env.TURNS}}'}", {"TURNS": "007"}).settings.app.name == "007"
+
+
+def test_an_empty_key_is_a_secret_that_is_shown_empty() -> None:
+    shown = lines(parse_config("agents: [{id: a, model: {config: {api_key: ''}}}]", {}))
+    assert shown["agents.a.model.config.api_key"].value == '""'
 
 
 def test_other_braces_are_text() -> None:

@@ -286,8 +286,8 @@ def test_explain_is_in_sentences(desk: Desk) -> None:
     for entry in read_timeline(desk.session.log).entries:
         assert re.fullmatch(
             r"12 old messages were replaced by one summary; of \d+ facts?(, [1-9]\d* (is|are) [a-z ]+)+\.?",
-            entry.reason,
-        ), entry.reason
+            entry.change.reason,
+        ), entry.change.reason
 
 
 def test_quit(desk: Desk) -> None:

@@ -903,12 +903,12 @@ def test_a_very_long_line_keeps_its_beginning_and_does_not_push_everything_else_
 
 
 @pytest.mark.parametrize("window", [8_000, pytest.param(32_000, marks=pytest.mark.exhaustive)])
-def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_before_it_is_full(window: int) -> None:
+def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_long_before_it_is_full(window: int) -> None:
     session = a_session(window // 100, window=window)
     room = session.budget.room
     assert len(sweeps(session)) > 1
     for made in sweeps(session):
-        assert made.tokens_before > room
+        assert made.tokens_before > (0.9 if "the turn has just begun" in made.why else 1.0) * room, made.why
         assert made.tokens_after <= 0.66 * room
 
 

@@ -23,6 +23,7 @@ from tidegate.core.messages import Call, Image, Message, Text, calls_of, result_
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.wire.answers import read_reply
 from tidegate.wire.gemini.client_request import read_gemini
+from tidegate.wire.gemini.dialect import DIALECT as GEMINI
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 Json = dict[str, Any]
@@ -75,8 +76,13 @@ class GeminiCli(ScriptedClient):
         response = part["functionResponse"]
         return {"functionResponse": {**response, "response": {"output": f"The rest is in a file: {response['id']}."}}}
 
-    def resume(self) -> None:
-        """What a new process sends: all results twice, and no signatures. In old ones it writes where the rest is."""
+    def resume(self, *, without_task: bool = False) -> None:
+        """What a new process sends: all results twice, and no signatures. In old ones it writes where the rest is.
+
+        After a long turn it sends the history `without_task`.
+        """
+        if without_task:
+            self.messages[0] = {"role": "user", "parts": [{"text": f"<session_context>{self.calls}</session_context>"}]}
         for place, content in enumerate(self.messages):
             parts = [
                 [part, self._clip(part) if place < CLIPPED else part] if "functionResponse" in part else [part]
@@ -97,8 +103,10 @@ def check_pairs(body: Json) -> None:
 
 
 @pytest.mark.filterwarnings("error::tidegate.core.errors.IgnoredResultWarning")
-@pytest.mark.parametrize("model", ["gemini-2.5-pro", "gemini-3-pro"])
-def test_two_turns_are_one_session_and_fit_the_window(model: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("model", "without_task"), [("gemini-2.5-pro", False), ("gemini-3-pro", False), ("gemini-3-pro", True)]
+)
+def test_all_turns_are_one_session_and_fit_the_window(model: str, without_task: bool, tmp_path: Path) -> None:
     async def run() -> None:
         async with (
             Fake("gemini", make_answer, window=WINDOW) as fake,
@@ -106,14 +114,14 @@ def test_two_turns_are_one_session_and_fit_the_window(model: str, tmp_path: Path
             open_http() as http,
         ):
             client = GeminiCli("gemini", running.url, http)
-            for request in (f"{TASK} {RULE}", "Now the other half. Go on."):
+            for request in (f"{TASK} {RULE}", "Now the other half. Go on.", "And again. Go on.")[: 2 + without_task]:
                 client.say(request)
                 while True:
                     response = await client.ask(f"/v1beta/models/{model}:generateContent")
                     assert response.status_code == 200, response.text
                     if not client.keep(response.json(), OUTPUT):
                         break
-                client.resume()
+                client.resume(without_task=without_task)
         assert client.calls > 2 * STEPS - 6
         for seen in fake.seen:
             assert TASK in seen.raw.decode()
@@ -126,8 +134,10 @@ def test_two_turns_are_one_session_and_fit_the_window(model: str, tmp_path: Path
     data = DataFolder(tmp_path, secrets=[])
     (info,) = data.store.sessions()
     with data.open(info.name, model, window=WINDOW) as session:
-        assert not any(isinstance(event.payload, BranchStarted) for event in session.log.read())
-        assert session.view.total_turns == 3, "images of a tool are no request"
+        branches = sum(isinstance(event.payload, BranchStarted) for event in session.log.read())
+        assert branches == (2 if without_task else 0)
+        assert without_task or session.view.total_turns == 3, "images of a tool are not a request"
+        assert [rule.text for rule in session.rules] == [RULE]
 
 
 def test_results_are_matched_by_id_and_then_by_place() -> None:
@@ -143,7 +153,7 @@ def test_results_are_matched_by_id_and_then_by_place() -> None:
     found = [(result_of(unit.message), text_of(unit.message)) for unit in units]
     assert [(result and result.call_id, text) for result, text in found] == [("f_3", "2"), ("f", "0"), ("f_2", "1")]
     bare = [{"functionCall": {"name": "f", "args": {"n": n}}} for n in range(3)]
-    reply = read_reply("gemini", [{"role": "model", "parts": bare}])
+    reply = read_reply(GEMINI, GEMINI.to_client_messages([{"role": "model", "parts": bare}]))
     assert reply is not None
     assert hash_message(reply) == hash_message(answered.message)
 

@@ -20,8 +20,8 @@ from tests.models.error_texts import ErrorText, load_error_texts, sample_error_t
 from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
-from tidegate.gateway.client_limits import find_client_limit
 from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.windows import find_client_limit
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer

@@ -10,9 +10,9 @@ from tests.cli.calling import called
 from tests.fake.server import KEY, Fake, strings
 from tests.fake.words import refusal
 from tidegate.agent.config.provider_target import ProviderTarget
-from tidegate.agent.config.reader import SecretString
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call
+from tidegate.core.text.secrets import SecretString
 from tidegate.core.usage import Usage
 from tidegate.models.catalog import find_window
 from tidegate.proof.live_check import CHECK_WINDOW, DEFAULT_MODELS, plan_live_check, run_live_check

@@ -88,7 +88,24 @@ def check_nothing_planted(session: Session) -> None:
 
 # --- the library, with messages that have no mark ---------------------------------------------------------------------
 
+CRASH = f"""Error: line 4 exceeds the width.
+
+{PLANTED}
+
+Log: /x.log
+    at TUI.doRender (file:///tui.js:906:23)
+    at listOnTimeout (node:internal/timers:608:17)
+"""
+TRACEBACK = f"""Traceback (most recent call last):
+  File "tui.py", line 9, in <module>
+    render()
+ValueError: {PLANTED}
+"""
+
 CARRIERS = {
+    "crash": f"Again:\n{CRASH}",
+    "two crashes": f"{CRASH}\nand then\n\n{TRACEBACK}",
+    "traceback": f"{TRACEBACK}\nWhy?",
     "fence": f"Why does this fail?\n```\n{PLANTED}\n```",
     "fence with a language": f"```markdown\n# Readme\n\n{PLANTED}\n```",
     "fence of tildes around backticks": f"~~~\n```\n```\n{PLANTED}\n~~~",
@@ -154,6 +171,8 @@ TYPED_FORMS = {
     "beside a generic type": f"Return a List<String> here. {TYPED}",
     "beside a tag in code": f"Put it into a `<div>`. {TYPED}",
     "below a quotation": f"> you said x\n{TYPED}",
+    "between crashes": f"{CRASH}\n{TYPED}\n{TRACEBACK}",
+    "behind a traceback": f"{TRACEBACK}{TYPED}",
     "behind a diff": f"@@ -1 +1 @@\n-x\n+y\n\n{TYPED}",
     "in a long list": "Rules:\n" + "\n".join(f"- {FILLER.strip()}" for _ in range(12)) + f"\n- {TYPED}",
 }

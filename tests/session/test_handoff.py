@@ -1,5 +1,6 @@
 """A handoff: the view of a session as Markdown, for another client."""
 
+import json
 import re
 from pathlib import Path
 
@@ -38,6 +39,20 @@ def test_it_has_the_users_words_the_rules_and_the_newest_work() -> None:
     assert handoff.tokens < 8_000
     assert 0 < handoff.whole < 122
     assert (session.log.head, session.tokens) == (head, before), "the session is not changed"
+
+
+def test_the_newest_edit_is_there_whole() -> None:
+    """Whoever goes on must know what was changed last, and it may not have been written to the disk."""
+    session = Session("gpt-4o", window=100_000)
+    _work(session, 60)
+    patch = "\n".join(f"+ changed line {number} of the pump" for number in range(140))
+    arguments = json.dumps({"path": "pump.py", "patch": patch})
+    call = {"id": "last", "type": "function", "function": {"name": "edit", "arguments": arguments}}
+    session.add({"role": "user", "content": "Now the pump."})
+    session.add({"role": "assistant", "content": "", "tool_calls": [call]})
+    handoff = write_handoff(session.log, "s", window=8_000)
+    assert all(line in handoff.text for line in patch.splitlines())
+    assert handoff.tokens < 8_000
 
 
 def test_a_result_cannot_end_its_own_quote() -> None:

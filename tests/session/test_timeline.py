@@ -44,12 +44,13 @@ def test_a_compaction_with_what_it_took() -> None:
     left = [item.message.id for item in session.view.items][:8]
     session.compact()
     (entry,) = entries(session)
-    assert (entry.action, entry.rule, entry.moment) == ("summarize", "manual/summarize", "manual")
-    assert (entry.tokens_before, entry.tokens_after) == (before, session.view.tokens)
+    change = entry.change
+    assert (change.name, change.rule, change.moment) == ("summarize", "manual/summarize", "manual")
+    assert (change.tokens_before, change.tokens_after) == (before, session.view.tokens)
     assert list(entry.removed_ids) == left
-    assert {item.message.id for item in session.view.items} & set(entry.added_ids) == set(entry.added_ids)
-    assert "8 old messages were replaced by one summary" in entry.reason
-    assert (entry.is_undone, entry.calls_affected, entry.saved_tokens, entry.saved_dollars) == (False, 0, 0, None)
+    assert (change.drops, change.inserts) == (8, 2)
+    assert "8 old messages were replaced by one summary" in change.reason
+    assert (change.is_undone, entry.calls_affected, entry.saved_tokens, entry.saved_dollars) == (False, 0, 0, None)
 
 
 def test_what_it_cost_and_saved() -> None:
@@ -69,7 +70,7 @@ def test_what_it_cost_and_saved() -> None:
     session.prepare()
     session.record({"input_tokens": counted * 3 // 2, "output_tokens": 1})
     (entry,) = entries(session)
-    freed = entry.tokens_before - entry.tokens_after
+    freed = entry.change.tokens_before - entry.change.tokens_after
     assert entry.summary_tokens == 2_100
     assert entry.summary_dollars == pytest.approx(2_000 / 1e5 + 100 * 5 / 1e5)
     assert entry.calls_affected == 2
@@ -87,13 +88,13 @@ def test_it_saves_only_as_long_as_it_holds() -> None:
         reported(session)
         session.add(said("Yes."))
     redo, undo, entry = entries(session)
-    assert (redo.action, undo.action, undo.reason) == ("redo", "undo", f"edit {entry.seq}")
-    assert (entry.is_undone, entry.calls_affected) == (False, 3)
+    assert (redo.change.name, undo.change.name, undo.change.reason) == ("redo", "undo", f"edit {entry.change.seq}")
+    assert (entry.change.is_undone, entry.calls_affected) == (False, 3)
     session.history.undo()
     session.add(user_message("next"))
     reported(session)
     entry = entries(session)[-1]
-    assert (entry.is_undone, entry.calls_affected) == (True, 3)
+    assert (entry.change.is_undone, entry.calls_affected) == (True, 3)
 
 
 def test_the_next_compaction_ends_the_count() -> None:
@@ -119,7 +120,7 @@ def test_one_that_was_undone_ends_nothing() -> None:
     session.compact()
     session.history.undo()
     reported(session)
-    assert [(entry.action, entry.is_undone, entry.calls_affected) for entry in entries(session)] == [
+    assert [(entry.change.name, entry.change.is_undone, entry.calls_affected) for entry in entries(session)] == [
         ("undo", False, 0),
         ("summarize", True, 0),
         ("summarize", False, 1),
@@ -182,13 +183,13 @@ def test_pages_are_the_whole(acts: list[str], most: int) -> None:
             break
         page = read_timeline(session.log, before=page.next_page, max_entries=most, model_overrides=PRICES)
     assert paged == list(whole.entries)
-    undone = {entry.seq for entry in whole.entries if entry.is_undone}
+    undone = {entry.change.seq for entry in whole.entries if entry.change.is_undone}
     assert undone == find_undone_edits(session.log)
     bill = CostReport(session.log, PRICES)
     while bill.read_more(3):
         pass
     assert bill.total == CostReport(session.log, PRICES).read_all()
-    assert bill.total.compactions == sum(each.is_compaction and not each.is_undone for each in whole.entries)
+    assert bill.total.compactions == sum(each.is_compaction and not each.change.is_undone for each in whole.entries)
 
 
 class Counted(MemoryLog):
@@ -208,7 +209,7 @@ def test_a_page_reads_the_end_of_the_log() -> None:
     reported(session)
     log.read_events = 0
     page = read_timeline(log, max_entries=1)
-    assert [entry.action for entry in page.entries] == ["summarize"]
+    assert [entry.change.name for entry in page.entries] == ["summarize"]
     assert log.read_events <= 600 < log.head
     assert page.next_page is not None
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 from tidegate import Session
-from tidegate.core.errors import BadInput, IgnoredResultWarning
+from tidegate.core.errors import BadInput, IgnoredResultWarning, SystemMessageWarning
 
 CALL = {
     "role": "assistant",
@@ -53,6 +53,18 @@ def test_a_result_that_cannot_be_sent_is_a_warning(messages: list[dict[str, obje
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         session.prepare()
+
+
+def test_a_system_prompt_that_is_added_as_a_message_is_a_warning() -> None:
+    session = Session("gpt-4o", window=16_000)
+    prompt = {"role": "system", "content": "Be brief."}
+    with pytest.warns(SystemMessageWarning, match=r"Give the system prompt as `Session\(system=") as warned:
+        session.add(prompt, {"role": "user", "content": "Look."})
+    assert warned[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        session.add(prompt)
+        Session("gpt-4o", window=16_000, system="Be kind.").add(prompt)
 
 
 @pytest.mark.parametrize("usage", [{"foo": 1}, {"tokens": 12, "cost": 3}])

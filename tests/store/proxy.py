@@ -1,6 +1,8 @@
 """Stands between a PostgreSQL store and its server, and breaks the connection where it hurts."""
 
+import random
 import socket
+import time
 from contextlib import suppress
 from threading import Event, Lock, Thread
 from typing import Literal, NamedTuple
@@ -10,6 +12,7 @@ from psycopg.conninfo import conninfo_to_dict
 Cut = Literal["", "request", "answer", "late"]
 MARK = b"the record that is cut"
 """Only what holds this is touched. The answer to it is swallowed, or the request, or that comes to the server late."""
+RETRANSMISSION_SECONDS = 0.25
 
 
 class _Pair(NamedTuple):
@@ -41,6 +44,7 @@ class Proxy:
         self._passed = 0
         self._drops: frozenset[int] = frozenset()
         self._delivers = False
+        self._loss = 0.0
         self.dropped = 0  # connections that `drop_at` has cut since it was called
         self.total_dropped = 0
         Thread(target=self._accept, daemon=True).start()
@@ -49,7 +53,11 @@ class Proxy:
         with suppress(OSError):
             while True:
                 client, _ = self._listener.accept()
-                server = self._connect()
+                try:
+                    server = self._connect()
+                except OSError:  # the server is down
+                    client.close()
+                    continue
                 pair = _Pair(client, server, Event())
                 self._pairs.append(pair)
                 for pump in (self._ask, self._answer):
@@ -68,8 +76,14 @@ class Proxy:
         with self._lock:
             self._passed, self._drops, self._delivers, self.dropped = 0, frozenset(steps), deliver, 0
 
+    def lose(self, share: float) -> None:
+        """Lose this share of the pieces of traffic. As TCP sends them again, they arrive late."""
+        self._loss = share
+
     def _passes(self, pair: _Pair, to: socket.socket, data: bytes) -> bool:
         """Whether this piece of traffic goes on. If not, it was the last one of its connection."""
+        if self._loss and random.random() < self._loss:
+            time.sleep(RETRANSMISSION_SECONDS)
         with self._lock:
             self._passed += 1
             drop = self._passed in self._drops

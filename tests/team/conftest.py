@@ -62,15 +62,26 @@ class Pooler:
             "server_login_retry = 1\nquery_wait_timeout = 30\nadmin_users = postgres\n"
         )
         folder.chmod(0o755)
-        program = find_pgbouncer()
-        assert program is not None
         # It does not run as root. Only the owner of the server's folder reaches the socket in it.
         owner = pwd.getpwuid(Path(str(given["host"])).stat().st_uid).pw_name
-        as_root = ["-u", owner] if os.geteuid() == 0 else []
+        self._as_owner = ["-u", owner] if os.geteuid() == 0 else []
         self._log = (folder / "log").open("wb")
+        self.start()
+
+    def start(self) -> None:
+        program = find_pgbouncer()
+        assert program is not None
         self._process = subprocess.Popen(
-            [program[0], *as_root, str(self.config)], env=program[1], stdout=self._log, stderr=self._log
+            [program[0], *self._as_owner, str(self.config)], env=program[1], stdout=self._log, stderr=self._log
         )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(120)
 
     def database(self, name: str, user: str = "postgres") -> str:
         return f"postgresql://{user}@127.0.0.1:{self.port}/{name}?sslmode=disable"

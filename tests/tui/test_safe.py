@@ -65,7 +65,7 @@ def test_no_block_draws_an_order(text: str, kind: str) -> None:
     block = TranscriptBlock("k", kind, text, text, result=text, call_id="c")  # type: ignore[arg-type]
     draw = drawing()
     for opened in (False, True):
-        for strip in draw.render_block(block, opened=opened, chosen=opened):
+        for strip in draw.render_block(block, is_open=opened, is_chosen=opened):
             assert not ORDERS.search(strip.text), repr(strip.text)
             assert "\n" not in strip.text
             assert strip.cell_length <= 60
@@ -79,7 +79,7 @@ def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
     grown: list[Strip] = []
     for piece in pieces:
         block.text += f"{piece}\n\n"
-        grown = draw.render_block(block, opened=False, chosen=False, growing=True)
+        grown = draw.render_block(block, is_open=False, is_chosen=False, growing=True)
     assert not any(ORDERS.search(strip.text) for strip in grown)
 
 
@@ -92,9 +92,9 @@ def test_what_grows_has_the_whole_words_of_what_is_complete(paragraphs: list[str
     while end < len(whole):
         end = data.draw(st.integers(end + 1, len(whole)))
         block.text = whole[:end]
-        grown = draw.render_block(block, opened=False, chosen=False, growing=True)
+        grown = draw.render_block(block, is_open=False, is_chosen=False, growing=True)
         block.text = block.text[: max(block.text.rfind(" "), block.text.rfind("\n")) + 1]
-        settled = draw.render_block(block, opened=False, chosen=False)
+        settled = draw.render_block(block, is_open=False, is_chosen=False)
         assert [strip.text.rstrip() for strip in grown] == [strip.text.rstrip() for strip in settled]
 
 
@@ -104,7 +104,7 @@ def test_no_beginning_of_a_key_is_shown_while_it_comes(key: str) -> None:
     lines: list[str] = []
     for end in range(len(text)):
         block.text = text[:end]
-        lines = [strip.text for strip in draw.render_block(block, opened=False, chosen=False, growing=True)]
+        lines = [strip.text for strip in draw.render_block(block, is_open=False, is_chosen=False, growing=True)]
         assert KEY[:10] not in "".join(lines), text[:end]
         assert KEY[20:30] not in "".join(lines), text[:end]
     assert "and" in "".join(lines)
@@ -112,7 +112,7 @@ def test_no_beginning_of_a_key_is_shown_while_it_comes(key: str) -> None:
 
 def test_the_line_filter_is_the_last_check() -> None:
     done = ControlFilter().apply([Segment(f"a{EVIL}b"), Segment("plain")], Color.parse("black"))
-    assert not CONTROL_CHARACTERS.search("".join(segment.text for segment in done).replace("\n", ""))
+    assert not CONTROL_CHARACTERS.compiled.search("".join(segment.text for segment in done).replace("\n", ""))
     assert done[1].text == "plain"
 
 

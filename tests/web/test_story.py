@@ -60,15 +60,18 @@ def test_before_and_after_are_the_requests_around_an_edit() -> None:
     made = lived()
     story = read_session_story(made.log, str)
     edits = {event.seq: event.payload for event in made.log.read() if isinstance(event.payload, ViewEdited)}
-    found = [change for change in story.changes if change.moment]
-    assert [change.seq for change in found] == list(edits)
-    assert sum(change.undone for change in found) == 1
-    for change in found[::3]:
-        assert body_of(story, change.was) == render_past_request(made.log, change.seq - 1).body
-        assert body_of(story, change.now) == render_past_request(made.log, change.seq).body
-        assert (change.before, change.after) == (edits[change.seq].tokens_before, edits[change.seq].tokens_after)
-        assert change.full == render_past_request(made.log, change.seq - 1).tokens
-        assert change.left == render_past_request(made.log, change.seq).tokens
+    assert len(story.changes) == len(story.comparisons)
+    rows = zip(story.changes, story.comparisons, strict=True)
+    shown = [(change, comparison) for change, comparison in rows if change.is_edit]
+    assert [change.seq for change, _ in shown] == list(edits)
+    assert sum(change.is_undone for change, _ in shown) == 1
+    for change, comparison in shown[::3]:
+        assert body_of(story, comparison.before) == render_past_request(made.log, change.seq - 1).body
+        assert body_of(story, comparison.after) == render_past_request(made.log, change.seq).body
+        edit = edits[change.seq]
+        assert (change.tokens_before, change.tokens_after) == (edit.tokens_before, edit.tokens_after)
+        assert change.request_before == render_past_request(made.log, change.seq - 1).tokens
+        assert change.request_after == render_past_request(made.log, change.seq).tokens
 
 
 def test_requests_that_nobody_reported_are_told_from_their_answers() -> None:
@@ -194,7 +197,8 @@ def test_a_state_note_says_what_changed_since_the_one_before() -> None:
     fill(session, notes, number + 60)
     take(notes, write_answer(state="- reading\n- done [m4]"))
     story = read_session_story(session.log, str)
-    first, second = (change for change in story.changes if change.what == STATE_NOTE)
+    rows = zip(story.changes, story.comparisons, strict=True)
+    first, second = (comparison for change, comparison in rows if change.name == STATE_NOTE)
     assert first.note is not None
     assert second.note is not None
     assert not any(line.is_new for section in first.note.sections for line in section.statements)

@@ -19,35 +19,35 @@ _MAX_MESSAGE_CHARS = 8_000
 HookMessageText = Annotated[str, Meta(min_length=1, max_length=_MAX_MESSAGE_CHARS)]
 
 
-class ContextPressure(msgspec.Struct, frozen=True, tag="context_pressure"):
+class ContextPressure(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="context_pressure"):
     """True if more than this share of the window, without the reserve for the answer, is used."""
 
     threshold: Annotated[float, Meta(ge=0, le=1)]
 
 
-class TurnCount(msgspec.Struct, frozen=True, tag="turn_count"):
+class TurnCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="turn_count"):
     """True in the turn with this number. The hook runs once in it, however often the model is called."""
 
     count: Annotated[int, Meta(ge=1)]
 
 
-class ToolCallCount(msgspec.Struct, frozen=True, tag="tool_calls"):
+class ToolCallCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="tool_calls"):
     """True if there are more tool calls than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
 
-class MessageCount(msgspec.Struct, frozen=True, tag="message_count"):
+class MessageCount(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="message_count"):
     """True if there are more messages than this in the window."""
 
     threshold: Annotated[int, Meta(ge=0)]
 
 
-class Always(msgspec.Struct, frozen=True, tag="always"):
+class Always(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="always"):
     """Always true."""
 
 
-class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
+class CompactContext(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="compact_context"):
     """Compact the window. A value that is null is taken from the `context` of the agent."""
 
     strategy: CompactionStrategy | None = None
@@ -55,14 +55,14 @@ class CompactContext(msgspec.Struct, frozen=True, tag="compact_context"):
     summary_max_tokens: Annotated[int, Meta(ge=1)] | None = None
 
 
-class InjectMessage(msgspec.Struct, frozen=True, tag="inject_message"):
+class InjectMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="inject_message"):
     """Add a message for the model. Placeholders stand for numbers only, so that no tool output can get into it."""
 
     message: HookMessageText
     role: Literal["system", "user"] = "system"
 
 
-class ModuleAction(msgspec.Struct, frozen=True, tag="module_action"):
+class ModuleAction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="module_action"):
     """Run an action of a module, or a tool of an MCP server, with `params` as its arguments."""
 
     module: str
@@ -70,7 +70,7 @@ class ModuleAction(msgspec.Struct, frozen=True, tag="module_action"):
     params: dict[str, Any] = {}
 
 
-class LogMessage(msgspec.Struct, frozen=True, tag="log"):
+class LogMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag="log"):
     """Show a message to the user, and note it in the log. The model does not see it."""
 
     message: HookMessageText
@@ -92,8 +92,8 @@ HookFunction = Callable[[HookContext], str | Awaitable[str | None] | None]
 """A hook in Python. Its result is shown to the user only."""
 
 
-class RunFunction(msgspec.Struct, frozen=True):
-    """Run a Python function. It has no tag, so no file can name it."""
+class RunFunction(msgspec.Struct, frozen=True, tag=""):
+    """Run a Python function. No file can name it: its tag is empty."""
 
     function: HookFunction
 
@@ -102,7 +102,7 @@ HookCondition = ContextPressure | TurnCount | ToolCallCount | MessageCount | Alw
 HookAction = CompactContext | InjectMessage | ModuleAction | LogMessage
 
 
-class Hook(msgspec.Struct, frozen=True):
+class Hook(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An action that runs at a moment (`on`) if its condition holds.
 
     `turn_start` is before each request to the model, so also between the steps of a turn with tool calls. `cooldown` is

@@ -30,8 +30,15 @@ class HelpFormatter(argparse.RawDescriptionHelpFormatter):
     """Wraps the paragraphs of a description and an epilog to the terminal."""
 
     def __init__(self, prog: str, **options: Any) -> None:
-        super().__init__(prog, **options)
-        self._width = min(self._width, _MAX_HELP_WIDTH)
+        # argparse makes a formatter for each option; without a width each would load what finds the terminal's.
+        super().__init__(prog, **{"width": _MAX_HELP_WIDTH, **options})
+
+    def format_help(self) -> str:
+        import shutil
+
+        self._width = min(shutil.get_terminal_size().columns - 2, _MAX_HELP_WIDTH)
+        self._max_help_position = min(self._max_help_position, max(self._width - 20, 2 * self._indent_increment))
+        return super().format_help()
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return wrap_help(text, width) + "\n"

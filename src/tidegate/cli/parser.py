@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from tidegate import __version__
 from tidegate.cli.extras import list_extras
+from tidegate.cli.options import HelpFormatter
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
 _ABOUT = "Keeps an LLM agent's context window from overflowing: a log of everything, and a view of it that always fits."
@@ -65,13 +66,15 @@ class TidegateParser(CommandParser):
     """
 
     def __init__(self, command: str = "") -> None:
-        super().__init__(prog="tidegate", description=_ABOUT)
+        super().__init__(prog="tidegate", description=_ABOUT, formatter_class=HelpFormatter)
         self.commands: dict[str, CommandParser] = {}
         self.add_argument("--version", action=_ShowVersion, nargs=0, help="show the version and the extras, and exit")
         self.set_defaults(run_command=self._print_help)
         self._summaries: list[tuple[str, str]] = []
         self._groups: list[tuple[str, list[tuple[str, str]]]] = []
-        self._subparsers_action = self.add_subparsers(dest="command", metavar="COMMAND", parser_class=CommandParser)
+        self._subparsers_action = self.add_subparsers(
+            prog="tidegate", dest="command", metavar="COMMAND", parser_class=CommandParser
+        )
         only = _MODULES.get(command, "")
         for title, modules in (*_GROUPS, ("", _UNLISTED)):
             self._summaries = []

@@ -84,25 +84,25 @@ class SessionOutline(NamedTuple):
 
 def _read_outline(log: "KeptLog") -> SessionOutline:
     """Read what happened to the view, and where requests were sent."""
-    from tidegate.core.events import ViewEdited
     from tidegate.core.log_fold import fold_log
-    from tidegate.core.notes import LISTED_NOTES, Denial, is_note, read_note
+    from tidegate.core.notes import Denial, read_note
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
-    from tidegate.session.reports.state_note_report import describe_listed_note
+    from tidegate.session.reports.changes import read_change
     from tidegate.session.request import list_sent_requests, parse_model_note
 
     view = fold_log(log.read)
     model = parse_model_note(view.model_note)
     entries: list[OutlineEntry] = []
     for event in log.read():
-        payload = event.payload
-        if isinstance(payload, ViewEdited):
-            stage, why = clean_line(payload.stage), make_sentence(clean_line(payload.why))
-            entries.append(OutlineEntry(event.seq, "edit", stage, why, payload.tokens_before, payload.tokens_after))
-        elif is_note(payload, *LISTED_NOTES):
-            entries.append(OutlineEntry(event.seq, "note", payload.topic, clean_line(describe_listed_note(payload))))
-        elif (denial := read_note(payload, Denial)) is not None:
+        if (change := read_change(event)) is not None:
+            name, reason = clean_line(change.name), clean_line(change.reason)
+            if change.is_edit:
+                sizes = (change.tokens_before, change.tokens_after)
+                entries.append(OutlineEntry(event.seq, "edit", name, make_sentence(reason), *sizes))
+            else:
+                entries.append(OutlineEntry(event.seq, "note", name, reason))
+        elif (denial := read_note(event.payload, Denial)) is not None:
             entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))
     return SessionOutline(
         log.head,

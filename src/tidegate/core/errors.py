@@ -48,5 +48,9 @@ class IgnoredResultWarning(UserWarning):
     """A tool result has no call, or its call has a result already. It is in the log and not in requests."""
 
 
+class SystemMessageWarning(UserWarning):
+    """A conversation begins with a system message that was added as a message, and not given as its system prompt."""
+
+
 class GiveUp(TidegateError):
     """All recoveries of this request were used up. The session is intact and can continue."""

@@ -152,7 +152,7 @@ class DataFolder(FolderContents):
             call_when_stored(session.log, partial(session.history.observe, trace))
             if not live_trace:
                 session.call_on_close(partial(trace.append_missing, session.log))
-        session.history.observe(lambda _: self.search_feed.add(name))
+        session.history.observe(partial(self.search_feed.add, name))
         session.call_on_close(partial(self.search_feed.finish, name))
         session.history.observe(
             make_snapshot_watcher(session, self.snapshots, session_file_key(name), session.policy.meter)

@@ -35,8 +35,8 @@ class SearchFeed:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def add(self, name: str) -> None:
-        """Note that a session has grown."""
+    def add(self, name: str, event: object = None) -> None:
+        """Note that a session has grown, as with this `event`."""
         if self._thread is None and not self._may_exist():
             return
         with self._lock:

@@ -1,7 +1,6 @@
 """Names and titles of sessions: a new name sorts by time, and a title is what the user asked for first."""
 
 import re
-import secrets
 import time
 from itertools import islice
 from typing import Final
@@ -29,6 +28,8 @@ _MAX_SCANNED_EVENTS: Final = 12
 def make_session_name(like: str) -> str:
     """Return a new name that begins like this one: its beginning, the time, so that names sort, and four random
     letters, so that two of the same second differ."""
+    import secrets  # noqa: PLC0415 - a list of the sessions makes no name
+
     letters = "".join(secrets.choice(_LETTERS) for _ in range(4))
     return f"{_SUFFIX.sub('', like)}-{time.strftime('%Y%m%d-%H%M%S')}-{letters}"
 

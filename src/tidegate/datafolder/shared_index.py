@@ -4,6 +4,10 @@ Texts are split by `memory/words.py`, as in the index file, so the same queries 
 passage are a tsvector: the parts in text order, then the whole identifiers, after a gap that no phrase spans. The
 server gives candidates, by `ts_rank` with each word weighted by how rare it is; `memory/passage_ranking.py` ranks them.
 
+As soon as a source has enough passages, their rows are replaced by one packed row, which takes a third of the space
+(`pack_passages` in `store/postgres/migrations.py`). In it the positions of a word are the numbers of its passages, so
+phrases are checked here.
+
 Under row-level security, PostgreSQL does not use an index for `@@`. So the words are looked up by functions of the
 owner, which return only rows of the caller's tenant (`search_with_index` in `store/postgres/migrations.py`).
 """
@@ -24,7 +28,12 @@ if TYPE_CHECKING:  # psycopg is loaded by those who use it
 
 _GAP = 2
 _MAX_POSITION = 16_383
-_SCANNED_PASSAGES = 200
+_SCANNED_ROWS = 50
+_PACKED_PASSAGES = 64
+_PACKED_BYTES = 32_000
+"""A packed row is full with so many passages or bytes of text."""
+_MIN_PACKED = 16
+"""Fewer passages that come at once are not packed."""
 _COMMON = 5_000
 """A word that so many passages have is common: passages that have only common words are looked for among the newest."""
 _RECENT_PASSAGES = 2_000
@@ -47,13 +56,25 @@ from unnest(%(places)s::bigint[], %(bodies)b::bytea[], %(words)s::text[])
     with ordinality as given (place, body, words, nth)
 order by nth
 """
+_TAIL_SIZE = """
+select count(*), coalesce(sum(octet_length(body)), 0)::bigint from tidegate_passages
+where source = %s and places is null
+"""
+_TAKE_TAIL = """
+with taken as (delete from tidegate_passages where source = %s and places is null returning id, place, body)
+select place, body from taken order by id
+"""
+_ADD_PACKED = """
+insert into tidegate_passages (source, place, body, words, places, bodies)
+values (%(source)s, %(place)s, '', %(words)s::text::tsvector, %(places)s, %(bodies)b::bytea[])
+"""
 _PASSAGES = f"""
 from tidegate_passages p join tidegate_sources s on s.id = p.source
 where s.{_MINE} and (%(kind)s = '' or s.kind = %(kind)s) and (%(name)b = ''::bytea or s.name = %(name)b)
 """
 _HEADS = f"select name, head from tidegate_sources where {_MINE} and kind = 'session'"
 _COUNT = "select tidegate_count_passages(%s::text[]::tsquery[], %s)"
-_ESTIMATE = "select greatest(reltuples, 1)::bigint from pg_class where oid = 'tidegate_passages'::regclass"
+_ESTIMATE = "select greatest(reltuples * 16, 1)::bigint from pg_class where oid = 'tidegate_passages'::regclass"
 _CALL = "%(match)s::tsquery, %(queries)s::text[]::tsquery[], %(weights)s::float8[], %(kind)s"
 # The join makes row-level security check what the functions return once more.
 _FOUND = f"""
@@ -65,13 +86,19 @@ _FIND = _FOUND.format(function=f"tidegate_find_passages({_CALL}, {_MAX_FOUND}, %
 _FIND_RECENT = _FOUND.format(
     function=f"tidegate_find_recent_passages({_CALL}, %(reach)s, {_RECENT_PASSAGES}, %(most)s)"
 )
+_GIVEN = "%(queries)s::text[]::tsquery[], %(weights)s::float8[]"
 _FIND_IN_SOURCE = f"""
-select s.kind, s.name, p.place, p.body,
-    (select sum(ts_rank(p.words, query, 1) * weight)
-     from unnest(%(queries)s::text[]::tsquery[], %(weights)s::float8[]) as given (query, weight)) as score
+select s.kind, s.name, found.place, found.body, found.score
 from tidegate_sources s join tidegate_passages p on p.source = s.id
-where s.{_MINE} and s.kind = %(kind)s and s.name = %(name)b and p.words @@ %(match)s::tsquery
-order by score desc, p.id desc limit %(most)s
+cross join lateral (
+    select p.place, p.body, (select sum(ts_rank(p.words, query, 1) * weight) from unnest({_GIVEN}) as q (query, weight))
+    where p.places is null and p.words @@ %(match)s::tsquery
+    union all
+    select * from tidegate_match_passages(p.words, p.places, p.bodies, %(match)s::tsquery, {_GIVEN})
+    where p.places is not null
+) found (place, body, score)
+where s.{_MINE} and (%(kind)s::text = '' or s.kind = %(kind)s) and s.name = %(name)b
+order by found.score desc, p.id desc, found.place desc limit %(most)s
 """
 
 
@@ -147,7 +174,7 @@ class PostgresIndex:
         self, units: Sequence[QueryUnit], most: int, kind: str = "", name: str = "", *, prefix: bool, every: bool
     ) -> Iterator[RankedPassage]:
         """The work of a search is bounded: where all words are common, the newest passages are ranked."""
-        words = _write_words_of(units, prefix=prefix)
+        words, terms = _write_words_of(units, prefix=prefix), list_query_terms(units, prefix=prefix, every=True)
         queries = list(words.values())
         with self._connect("Search again.") as link:
             counts = [int(count) for (count,) in link.execute(_COUNT, (queries, _COMMON))]
@@ -155,7 +182,6 @@ class PostgresIndex:
             total = max(*counts, row[0] if row else 1)
             weights = [compute_rarity(count, total) for count in counts]
             if every:
-                terms = list_query_terms(units, prefix=prefix, every=True)
                 match, is_common = " & ".join(map(_write_term, terms)), min(counts) >= _COMMON
             else:
                 some = _choose_rare(queries, counts)
@@ -167,26 +193,30 @@ class PostgresIndex:
                 others = {**values, "match": " | ".join(queries)}
                 rows += [row for row in _find_rows(link, others, is_common=True) if row not in rows]
         found = [RankedPassage(_make_passage(*row[:4]), row[4]) for row in rows]
+        if every:
+            found = [each for each in found if _has_phrases(each.passage.text, terms)]
         return iter(rank_passages(found, dict(zip(words, weights, strict=True)), prefix=prefix)[:most])
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         before = (1 << 63) - 1
         while chars > 0:
-            values = {"kind": kind, "name": name.encode(), "before": before, "most": _SCANNED_PASSAGES}
+            values = {"kind": kind, "name": name.encode(), "before": before, "most": _SCANNED_ROWS}
             with self._connect("Search again.") as link:
                 rows = link.execute(
-                    f"select s.kind, s.name, p.place, p.body, p.id {_PASSAGES}"
-                    " and p.id < %(before)s order by p.id desc limit %(most)s",
+                    "select s.kind, s.name, coalesce(p.places, array[p.place]), coalesce(p.bodies, array[p.body]), p.id"
+                    f" {_PASSAGES} and p.id < %(before)s order by p.id desc limit %(most)s",
                     values,
+                    binary=True,
                 ).fetchall()
-            for row in rows:
-                passage = _make_passage(*row[:4])
-                if contains_all(passage.text, needles):
-                    yield passage
-                chars -= len(passage.text)
-                before = row[4]
-            if len(rows) < _SCANNED_PASSAGES:
+            for its_kind, its_name, places, bodies, _ in rows:
+                for place, body in zip(reversed(places), reversed(bodies), strict=True):
+                    passage = _make_passage(its_kind, its_name, place, body)
+                    if contains_all(passage.text, needles):
+                        yield passage
+                    chars -= len(passage.text)
+            if len(rows) < _SCANNED_ROWS:
                 return
+            before = rows[-1][4]
 
 
 def _lock_source(link: "Link", kind: SourceKind, name: str, known: IndexedNote) -> tuple[int, int]:
@@ -198,15 +228,52 @@ def _lock_source(link: "Link", kind: SourceKind, name: str, known: IndexedNote) 
 
 
 def _add_passages(link: "Link", source: int, pieces: Iterable[TextPiece]) -> None:
+    """Add passages, packed with those that were not yet packed if they are enough together."""
     parts = [part for piece in pieces for part in split_text(piece)]
-    if parts:
-        values = {
-            "source": source,
-            "places": [part.place for part in parts],
-            "bodies": [part.text.encode() for part in parts],
-            "words": [_write_words(part.text) for part in parts],
-        }
-        link.execute(_ADD_PASSAGES, values)
+    if not parts:
+        return
+    count, size = link.execute(_TAIL_SIZE, (source,)).fetchone() or (0, 0)
+    size += sum(len(part.text) for part in parts)
+    if len(parts) >= _MIN_PACKED or count + len(parts) >= _PACKED_PASSAGES or size >= _PACKED_BYTES:
+        tail = link.execute(_TAKE_TAIL, (source,), binary=True).fetchall() if count else []
+        for pack in _split_packs([*(TextPiece(place, body.decode()) for place, body in tail), *parts]):
+            _add_packed(link, source, pack)
+        return
+    values = {
+        "source": source,
+        "places": [part.place for part in parts],
+        "bodies": [part.text.encode() for part in parts],
+        "words": [_write_words(part.text) for part in parts],
+    }
+    link.execute(_ADD_PASSAGES, values)
+
+
+def _split_packs(parts: Iterable[TextPiece]) -> Iterator[list[TextPiece]]:
+    pack: list[TextPiece] = []
+    size = 0
+    for part in parts:
+        if pack and (len(pack) == _PACKED_PASSAGES or size + len(part.text) > _PACKED_BYTES):
+            yield pack
+            pack, size = [], 0
+        pack.append(part)
+        size += len(part.text)
+    yield pack
+
+
+def _add_packed(link: "Link", source: int, pack: Sequence[TextPiece]) -> None:
+    numbers: dict[str, list[str]] = {}
+    for nth, part in enumerate(pack, 1):
+        words = extract_words(part.text)
+        for word in {*words.parts, *words.wholes}:
+            numbers.setdefault(word, []).append(str(nth))
+    values = {
+        "source": source,
+        "place": pack[0].place,
+        "words": " ".join(f"'{word}':{','.join(some)}" for word, some in numbers.items()),
+        "places": [part.place for part in pack],
+        "bodies": [part.text.encode() for part in pack],
+    }
+    link.execute(_ADD_PACKED, values)
 
 
 def _write_words(text: str) -> str:
@@ -251,6 +318,17 @@ def _choose_rare(words: Sequence[str], counts: Sequence[int]) -> list[str]:
         chosen.append(word)
         left -= count
     return chosen
+
+
+def _has_phrases(text: str, terms: Sequence[Sequence[Sequence[tuple[Sequence[str], bool]]]]) -> bool:
+    """Whether every term of a query is there, with the words of its phrases one after the other."""
+    words = extract_words(text)
+    line = f" {' '.join(words.parts)}  {'  '.join(words.wholes)} "
+
+    def has_phrase(some: Sequence[str], is_prefix: bool) -> bool:
+        return f" {' '.join(some)}{'' if is_prefix else ' '}" in line
+
+    return all(any(all(has_phrase(*phrase) for phrase in some) for some in alternatives) for alternatives in terms)
 
 
 def _find_rows(link: "Link", values: dict[str, Any], *, is_common: bool) -> list[tuple[Any, ...]]:

@@ -131,17 +131,49 @@ def _blank_item(items: list[Item], index: int) -> None:
 
 def fill_gaps(view: View, gaps: list[Gap], read: EventReader) -> bool:
     """Restore the parts that were left out. False if the log no longer contains them: then the view is of no use."""
-    known: dict[int, Event | None] = {}
-
-    def event_at(seq: int) -> Event | None:
-        if seq not in known:
-            known[seq] = read(seq) if seq else None
-        return known[seq]
-
-    return all(_fill_gap(view, gap, event_at) for gap in gaps)
+    originals = _Originals(read)
+    return all(_fill_gap(view, gap, originals) for gap in gaps)
 
 
-def _fill_gap(view: View, gap: Gap, read: EventReader) -> bool:
+class _Originals:
+    """The events that gaps are filled from. Each is read once, and its edits are sorted by their ids once."""
+
+    def __init__(self, read: EventReader) -> None:
+        self._read = read
+        self._events: dict[int, Event | None] = {}
+        self._edits: dict[int, EditIndex] = {}
+        self._inserted: dict[str, Message] = {}
+
+    def read_event(self, seq: int) -> Event | None:
+        if seq not in self._events:
+            self._events[seq] = self._read(seq) if seq else None
+        return self._events[seq]
+
+    def read_edits(self, seq: int) -> EditIndex:
+        """The edits of an event; none if it made none."""
+        if seq not in self._edits:
+            event = self.read_event(seq)
+            payload = event.payload if event is not None else None
+            self._edits[seq] = edits = EditIndex(payload.edits if isinstance(payload, ViewEdited) else ())
+            self._inserted.update((insert.message.id, insert.message) for insert in edits.inserts)
+        return self._edits[seq]
+
+    def read_message(self, ident: str) -> Message | None:
+        """A message as it was added, or as an edit inserted it."""
+        number = ident[1:].partition(".")[0]
+        seq = int(number) if number.isdecimal() else 0
+        event = self.read_event(seq)
+        payload = event.payload if event is not None else None
+        if isinstance(payload, ViewEdited):
+            self.read_edits(seq)
+            return self._inserted.get(ident)
+        if isinstance(payload, MessageAdded) and payload.message.id == ident:
+            return resolve_visibility(payload.message)
+        return None
+
+
+def _fill_gap(view: View, gap: Gap, originals: _Originals) -> bool:
+    read = originals.read_event
     match gap.field:
         case "system":
             system = _read(read(view.system_at), SystemSet)
@@ -157,11 +189,11 @@ def _fill_gap(view: View, gap: Gap, read: EventReader) -> bool:
             view.state_note = text or ""
             return text is not None and _hash(view.state_note) == gap.sha256
         case "removed_rules":
-            view.removed_rules = _read_removed_rules(sorted(set(view.removed_rules.values())), read)
+            view.removed_rules = _read_removed_rules(sorted(set(view.removed_rules.values())), originals)
             return _hash(view.removed_rules) == gap.sha256
         case "items" | "orphans":
             items = view.items if gap.field == "items" else view.orphans
-            if gap.index >= len(items) or not _fill_item(items[gap.index], read):
+            if gap.index >= len(items) or not _fill_item(items[gap.index], originals):
                 return False
             return _hash_item(items[gap.index]) == gap.sha256
         case _:
@@ -172,42 +204,23 @@ def _read(event: Event | None, kind: type[N]) -> N | None:
     return read_note(event.payload, kind) if event is not None else None
 
 
-def _read_removed_rules(seqs: list[int], read: EventReader) -> dict[str, int]:
-    found: dict[str, int] = {}
-    for seq in seqs:
-        event = read(seq)
-        if event is not None and isinstance(event.payload, ViewEdited):
-            found.update(dict.fromkeys(EditIndex(event.payload.edits).removed_rules, seq))
-    return found
+def _read_removed_rules(seqs: list[int], originals: _Originals) -> dict[str, int]:
+    return {text: seq for seq in seqs for text in originals.read_edits(seq).removed_rules}
 
 
-def _fill_item(item: Item, read: EventReader) -> bool:
+def _fill_item(item: Item, originals: _Originals) -> bool:
     """Restore a message as its last edit left it; without an edit, as it was added."""
-    first = _read_original(item.message.id, read)
+    first = originals.read_message(item.message.id)
     if first is None:
         return False
     parts = first.parts
     if item.edited:
-        event = read(item.edited)
-        edits = event.payload.edits if event is not None and isinstance(event.payload, ViewEdited) else ()
-        replaced = EditIndex(edits).replaced.get(item.message.id)
+        replaced = originals.read_edits(item.edited).replaced.get(item.message.id)
         if replaced is None:
             return False
         parts, item.rules = replaced.parts, tuple(rules_of(first))
     item.message = msgspec.structs.replace(item.message, parts=parts)
     return True
-
-
-def _read_original(ident: str, read: EventReader) -> Message | None:
-    """A message as it was added, or as an edit inserted it."""
-    number = ident[1:].partition(".")[0]
-    event = read(int(number) if number.isdecimal() else 0)
-    payload = event.payload if event is not None else None
-    if isinstance(payload, ViewEdited):
-        return next((insert.message for insert in EditIndex(payload.edits).inserts if insert.message.id == ident), None)
-    if isinstance(payload, MessageAdded) and payload.message.id == ident:
-        return resolve_visibility(payload.message)
-    return None
 
 
 def _hash_item(item: Item) -> bytes:

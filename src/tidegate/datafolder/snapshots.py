@@ -12,7 +12,6 @@ import stat
 import struct
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from glob import escape
 from itertools import islice
 from pathlib import Path
@@ -22,13 +21,13 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.core.events import BranchStarted, Event, encode_event
+from tidegate.core.events import BranchStarted, Event, MessageAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
 from tidegate.core.notes import REFOLD_NOTES, is_note
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
 from tidegate.core.view import LogView, View
-from tidegate.datafolder.snapshot_gaps import Gap, SecretSearch, censor_fields, fill_gaps
+from tidegate.datafolder.snapshot_gaps import EventReader, Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
 from tidegate.store.deferred_log import is_stored
@@ -107,7 +106,7 @@ class Snapshots:
             view = thaw_view(kept.view, make_policy_meter(meter) if meter else None)
         except BadInput:
             return None
-        if view.head != kept.seq or not fill_gaps(view, kept.gaps, partial(_event, log)):
+        if view.head != kept.seq or not fill_gaps(view, kept.gaps, _make_event_reader(log)):
             return None
         self._saved_seqs[key] = view.head
         self.secret_search(key, suspect=kept.suspect)
@@ -195,6 +194,19 @@ def _event(log: Log, seq: int) -> Event | None:
         return None
 
 
+def _make_event_reader(log: Log) -> EventReader:
+    """Read events with those after them: gaps are often close to each other, and records are stored in packs."""
+    known: dict[int, Event] = {}
+
+    def read(seq: int) -> Event | None:
+        if seq not in known and 1 <= seq <= log.head:
+            with suppress(DamagedData):
+                known.update((event.seq, event) for event in islice(log.read(seq), SNAPSHOT_INTERVAL))
+        return known.get(seq)
+
+    return read
+
+
 def make_snapshot_watcher(
     session: LiveConversation, snapshots: Snapshots, key: str, meter: str
 ) -> Callable[[Event], None]:
@@ -215,7 +227,8 @@ def make_snapshot_watcher(
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        search.search_event(event)
+        if isinstance(event.payload, MessageAdded):
+            search.search_event(event)
         is_moved = isinstance(event.payload, BranchStarted) or is_note(event.payload, *REFOLD_NOTES)
         if is_moved or event.seq - saved >= gap:
             save(event)

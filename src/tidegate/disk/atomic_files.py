@@ -3,7 +3,6 @@
 import errno
 import fcntl
 import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 TEMPORARY_SUFFIX = ".writing"
 """The suffix of a file that is being written. A file with it that no process is writing was left by a crash."""
 
+_NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _LOCK = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -69,7 +69,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
     name = ""
     try:
         make_folder(path.parent)
-        file, name = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=TEMPORARY_SUFFIX, dir=path.parent)
+        temporary = path.with_name(f".{path.name[:80]}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
+        file, name = os.open(temporary, _NEW_FILE, 0o600), str(temporary)
         with os.fdopen(file, "wb") as opened:
             opened.write(data)
             opened.flush()

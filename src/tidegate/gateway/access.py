@@ -41,7 +41,13 @@ def _find_foreign_name(host: str) -> str:
     return "" if is_loopback(name) else name
 
 
-def check_origin(settings: GatewaySettings, headers: Mapping[str, str]) -> RawHeaders:
+def check_sender(settings: GatewaySettings, headers: Mapping[str, str]) -> RawHeaders:
+    """Refuse another machine, and a web page whose origin is not allowed. Return the headers for the answer."""
+    check_host(settings, headers)
+    return _check_origin(settings, headers)
+
+
+def _check_origin(settings: GatewaySettings, headers: Mapping[str, str]) -> RawHeaders:
     """Refuse a request that a web page made, unless its origin is allowed. Return the headers for its answer."""
     origin = headers.get("origin", "")
     if origin and origin in settings.allowed_origins:

@@ -15,14 +15,14 @@ from urllib.parse import quote
 
 import aiohttp
 
-from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
+from tidegate.core.errors import BadInput, BadRequest, TidegateError
 from tidegate.core.messages import Tool
 from tidegate.core.notes import CacheMissReason, SentUnmanaged
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
     check_host,
-    check_origin,
+    check_sender,
     check_token,
     hide_token,
     preflight_headers,
@@ -31,8 +31,6 @@ from tidegate.gateway.access import (
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
-from tidegate.gateway.client_limits import find_client_limit
-from tidegate.gateway.client_stream import split_first_event
 from tidegate.gateway.continuing import SessionContinuation
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
@@ -53,23 +51,19 @@ from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.response_ids import ResponseIds
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
-from tidegate.gateway.server_windows import ServerWindows
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
 from tidegate.gateway.state_notes import GatewayNotes
 from tidegate.gateway.store_gate import StoreGate
-from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
-from tidegate.gateway.upstream_windows import UpstreamWindows
-from tidegate.models.catalog import find_window
-from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
+from tidegate.gateway.unmanaged import UnmanagedRequests
+from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients, split_first_event
+from tidegate.gateway.windows import UpstreamWindows
 from tidegate.models.token_counters import create_counter
-from tidegate.models.window_evidence import WindowKey
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest, FollowingSession
-from tidegate.session.guarded_request import write_guarded
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request, write_view
 from tidegate.session.request_report import has_guard_acted, list_repairs
-from tidegate.wire.registry import get_dialect
+from tidegate.store.errors import SessionNotFound
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage_report import read_usage
 
@@ -91,7 +85,7 @@ class Gateway:
         settings: GatewaySettings,
         data: DataFolder,
         log_line: LogLine = lambda line: None,
-        watch: WatchRequest = lambda sent: None,
+        watch: WatchRequest | None = None,
         make_watcher: MakeWatcher | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -112,12 +106,18 @@ class Gateway:
         self._notes = GatewayNotes(
             settings, self._upstream_clients, self._conversations, self._gate, self.metrics, log_line
         )
-        self._continuing = SessionContinuation(settings.continued, data.mask, self._note_once)
+        self._continuing = (
+            SessionContinuation(settings.continued, data.mask, self._note_once) if settings.continued else None
+        )
         self._search = SessionSearch(data, self._conversations, self._gate)
-        self._responses = ResponseIds(data.state_folder, self._search, self._gate, self.activity, self._note_once)
-        self._windows = UpstreamWindows(data.state_folder, self._gate, log_line, clock)
-        self._servers = ServerWindows(clock)
+        self._responses = ResponseIds(
+            data.state_folder, self._conversations, self._gate, self.activity, self._note_once
+        )
+        self._windows = UpstreamWindows(settings, data.state_folder, self._gate, log_line, self._note_once, clock)
         self.notices: list[str] = []
+        self._unmanaged = UnmanagedRequests(
+            settings, self._gate, self._windows, self._thinking, self.metrics, log_line, self._note_once
+        )
         self._refusals = Refusals(self._windows, self._thinking, self._gate, self.metrics, log_line)
         self._caller_secret = b""
         self._is_offer_made = False
@@ -200,19 +200,19 @@ class Gateway:
             watcher.cancel()
 
     async def _serve_page(self, page: Page, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> None:
-        request = await read_page_request(scope, self._read_headers(scope), receive)
+        headers = self._read_headers(scope)
+        check_host(self._settings, headers)
+        request = await read_page_request(scope, headers, receive)
         await self._run_until_disconnect(page.answer(request, answer), receive)
 
     def _read_headers(self, scope: dict[str, Any]) -> dict[str, str]:
-        headers = read_headers(scope["headers"])
-        check_host(self._settings, headers)
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._settings.max_header_bytes:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
-        return headers
+        return read_headers(scope["headers"])
 
     async def _read_request(self, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> IncomingRequest:
         headers = self._read_headers(scope)
-        answer.own_headers = check_origin(self._settings, headers)
+        answer.own_headers = check_sender(self._settings, headers)
         if scope["method"] == "OPTIONS":
             raise OwnAnswer(204, preflight_headers(headers) if answer.own_headers else [])
         token_in_path, path = split_token(_read_path(scope))
@@ -221,9 +221,11 @@ class Gateway:
         if path == "/readyz":
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
-        # Elsewhere the key header has the key of the client, which is passed on.
-        in_key_header = route.upstream.is_paid_here or path == "/metrics"
-        token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
+        token = ""
+        if self._settings.tokens or self._settings.client_token:
+            # Elsewhere the key header has the key of the client, which is passed on.
+            in_key_header = route.upstream.is_paid_here or path == "/metrics"
+            token = check_token(self._settings, headers, token_in_path, in_key_header=in_key_header)
         if path == "/metrics":
             raise OwnAnswer(200, [_PLAIN_TEXT], self.metrics.render().encode())
         if headers.get("upgrade", "").lower() == "websocket":
@@ -235,7 +237,7 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        client, scope_name = find_client_id(headers, route.session), scope_of_token(token)
+        client, scope_name = find_client_id(headers, route.session), scope_of_token(token) if token else ""
         method, query, raw_headers = scope["method"], scope["query_string"], scope["headers"]
         return IncomingRequest(route, method, query, headers, raw_headers, body, scope_name, client)
 
@@ -276,7 +278,53 @@ class Gateway:
             return None
         return None if client is None or not client.items else client
 
-    # --- managed requests -----------------------------------------------------------------------------------------
+    def _note_once(self, notice: str) -> None:
+        if notice not in self.notices and len(self.notices) < _MAX_NOTICES:
+            self.notices.append(notice)
+            self.log_line(notice)
+
+    # --- a managed request: find the session, follow, fit ---------------------------------------------------------
+
+    async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
+        """The course of a managed request: it is logged and made to fit, then sent, and its answer is passed on."""
+        exchange = await self._log_and_fit(request, client)
+        if isinstance(exchange, bytes):
+            await self._proxy(request, answer, exchange)
+            return
+        with exchange.conversation.in_use():
+            await self._exchange(request, exchange, answer)
+
+    async def _log_and_fit(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
+        """Log the request and compute its view. Bytes: what to forward unmanaged."""
+        model, received = client.host.model, client.text
+        if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
+            await asyncio.to_thread(_load_counter, model)
+            self._counted_models.add(model)
+        own, conversation = client, None
+        try:
+            searched = await self._search_for(request, client)
+            if client.host.previous_id:
+                conversation, own = await self._responses.find(request, client, searched)
+            else:
+                conversation = await self._search.find(searched)
+            if conversation is None:
+                return self._unmanaged.write_side_request(request, own, self._search.find_named(searched))
+            with conversation.in_use():
+                self._thinking.apply_known(conversation, request.route.upstream.name, model)
+                window_key = await self._windows.choose(request, own.dialect, model, conversation, searched.window)
+                client = await self._add_recall(conversation, own, searched)
+                if self._continuing is not None:
+                    self._continuing.attach(conversation, request.client.own_id)
+                followed = await self._follow(conversation, client)
+                if self._thinking.changed_chains and self._thinking.continues_changed(own):
+                    followed = await self._discard_thinking(conversation.following, client)
+        except (TidegateError, OSError) as failure:
+            return await self._unmanaged.write_after(failure, request, own, conversation)
+        recall = HiddenRecall(client.dialect) if client.offers_recall else None
+        exchange = Exchange(conversation, client, followed, own, recall, window_key, received)
+        conversation.following.unmanaged_reason = ""
+        self._report(exchange)
+        return exchange
 
     async def _search_for(self, request: IncomingRequest, client: ClientRequest) -> SearchedRequest:
         """What the search for the session needs to know of a request."""
@@ -299,8 +347,68 @@ class Gateway:
         if self._settings.client_token:
             return SINGLE_CALLER
         if not self._caller_secret:
-            self._caller_secret = await self._gate.run(lambda: read_secret(self._data.state_folder))
+            self._caller_secret = await self._gate.run(read_secret, self._data.state_folder)
         return identify_caller(request.headers, request.query, self._caller_secret)
+
+    async def _add_recall(
+        self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
+    ) -> ClientRequest:
+        """The request with the hidden exchanges so far, and with the tool if it is switched on."""
+        if not self._search.is_surely_callers(searched, conversation):
+            return client
+        following = conversation.following
+        if client.chain is None and following.tree.has_hidden_calls:
+            call = following.session.call_async
+            client = await self._gate.wait(call, restore_hidden_exchanges, conversation, client)
+        return self._offer_recall(client, following.session.view.tools)
+
+    def _offer_recall(self, client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
+        if self._settings.recall_tool:
+            return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
+        if not (self._settings.recall and client.host.tools):
+            return client
+        if any(tool.name == RECALL_NAME for tool in client.host.tools):
+            self._note_once(
+                f"the client has a tool named {RECALL_NAME!r}, which is left to it: the model cannot read back what"
+                " left the view. If it is tidegate's own, name it with --recall-tool"
+            )
+        return offer_recall(client, known)
+
+    async def _follow(self, conversation: Conversation, client: ClientRequest) -> FollowedRequest[HostUnit]:
+        """Log what is new in a request and compute the view."""
+        prepare = conversation.following.prepare_async
+        try:
+            return await self._gate.wait(prepare, client.items, fixed_part=client.fixed_part)
+        except SessionNotFound:
+            self._conversations.drop(conversation)
+            raise
+
+    async def _discard_thinking(
+        self, following: FollowingSession[HostUnit], client: ClientRequest
+    ) -> FollowedRequest[HostUnit]:
+        """Leave out all thinking so far, because an earlier request was sent unmanaged and changed."""
+        return await self._gate.wait(following.session.call_async, following.discard_thinking, client.items)
+
+    def _report(self, exchange: Exchange) -> None:
+        """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
+        followed, conversation = exchange.followed, exchange.conversation
+        if followed.branched:
+            self.metrics.count("branches")
+        if followed.changed is not None or conversation.following.left_out_thinking:
+            self._thinking.report(exchange)
+        acted = [each for each in conversation.following.session.last_decisions if each.acted]
+        if not acted:
+            return
+        if not self._is_offer_made:
+            offer = self._notes.describe_offer(conversation, followed.tokens + followed.saved_tokens)
+            if offer:
+                self._is_offer_made = True
+                self._note_once(offer)
+        for repair in list_repairs(conversation.following.session):
+            self.log_line(f"{clean_line(conversation.name)}: {repair}")
+        if has_guard_acted(conversation.following.session):
+            self.metrics.count("guarded_requests")
+            self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
 
     async def _write_preview(self, request: IncomingRequest, client: ClientRequest) -> bytes:
         """A request to count tokens, for the view that would be sent. Nothing is logged."""
@@ -318,159 +426,13 @@ class Gateway:
             self.log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
 
-    async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
-        exchange = await self._prepare(request, client)
-        if isinstance(exchange, bytes):
-            await self._proxy(request, answer, exchange)
-            return
-        with exchange.conversation.in_use():
-            await self._exchange(request, exchange, answer)
-
-    async def _choose_window(
-        self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, key: WindowKey
-    ) -> None:
-        """Plan with what is known of the window now. Under `default`, a request to an unknown one is left alone."""
-        limits = [await self._windows.find(key)]
-        named, model = request.client.client, client.host.model
-        if not self._settings.window_for(model):
-            opened_window = conversation.opened_window
-            asked = None if opened_window else await self._servers.find(request, client.dialect, model)
-            limits += [asked, find_client_limit(named, request.headers, opened_window or asked)]
-            if not (opened_window or any(limits)) and self._settings.policy_for(model, named) == "default":
-                limits.append(MAX_WINDOW_TOKENS)
-                self._note_once(
-                    f"the window of {clean_line(model)[:100]} is not known: requests are forwarded whole until the"
-                    " provider refuses one; set it with --window"
-                )
-        conversation.limit_window(limits, self._windows.now)
-
-    def _note_once(self, notice: str) -> None:
-        if notice not in self.notices and len(self.notices) < _MAX_NOTICES:
-            self.notices.append(notice)
-            self.log_line(notice)
-
-    def _find_window_without_store(self, request: IncomingRequest, client: ClientRequest) -> int | None:
-        model = client.host.model
-        known = self._windows.find_known(WindowKey(request.scope, request.route.upstream.name, model))
-        return self._settings.window_for(model) or known or find_window(model)
-
-    async def _prepare(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
-        """Log the request and compute its view. Bytes: what to forward unmanaged."""
-        model, received = client.host.model, client.text
-        if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
-            await asyncio.to_thread(_load_counter, model)
-            self._counted_models.add(model)
-        own, conversation = client, None
-        try:
-            searched = await self._search_for(request, client)
-            conversation, own = await self._responses.find(request, client, searched)
-            client = own
-            if conversation is None:
-                return self._clean_side_request(request, own, searched)
-            with conversation.in_use():
-                self._thinking.apply_known(conversation, request.route.upstream.name, model)
-                window_key = WindowKey(request.scope, request.route.upstream.name, model)
-                await self._choose_window(request, client, conversation, window_key)
-                client = await self._add_recall(conversation, client, searched)
-                self._continuing.attach(conversation, request.client.own_id)
-                followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
-                if self._thinking.continues_changed(own):
-                    followed = await self._discard_thinking(conversation.following, client)
-        except TooSmall as small:
-            await self._note_unmanaged(conversation, client, small)
-            return self._clean_own(request, own, conversation, own.text)
-        except (TidegateError, OSError) as failure:
-            self.log_line(f"the request was not logged ({type(failure).__name__}); see `tidegate doctor`")
-            if self._settings.on_store_failure == "refuse":
-                words = "The gateway cannot log this request, and is set to refuse what it cannot log."
-                raise GatewayRefusal(503, "api_error", words) from failure
-            self.metrics.count("unlogged_requests")
-            window = self._find_window_without_store(request, own)
-            text = await self._guard(own, window, conversation) or own.text
-            return self._clean_own(request, own, conversation, text)
-        if followed.branched:
-            self.metrics.count("branches")
-        recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        exchange = Exchange(conversation, client, followed, own, recall, window_key, received)
-        conversation.following.unmanaged_reason = ""
-        self._report(exchange)
-        return exchange
-
-    async def _discard_thinking(
-        self, following: FollowingSession[HostUnit], client: ClientRequest
-    ) -> FollowedRequest[HostUnit]:
-        """Leave out all thinking so far, because an earlier request was sent unmanaged and changed."""
-        call = following.session.call_async
-        return await self._gate.wait(lambda: call(following.discard_thinking, client.items))
-
-    async def _note_unmanaged(self, conversation: Conversation | None, client: ClientRequest, small: TooSmall) -> None:
-        """Log that this request is sent unmanaged, unless the one before was for the same reason."""
-        why = str(small.args[0])
-        self.log_line(f"forwarded unmanaged: {why}")
-        if not self.metrics.read("unmanaged_requests"):
-            self._note_once(f"{why} Such requests go to the provider as they are. {small.remedy}")
-        self.metrics.count("unmanaged_requests", dialect=client.dialect)
-        following = conversation.following if conversation is not None else None
-        if following is None or following.unmanaged_reason == why:
-            return
-        following.unmanaged_reason, session = why, following.session
-        with suppress(TidegateError, OSError):
-            await self._gate.wait(lambda: session.call_async(session.history.append_note, SentUnmanaged(why)))
-
-    def _clean_side_request(self, request: IncomingRequest, own: ClientRequest, searched: SearchedRequest) -> bytes:
-        """A request without tools that no session logs. Its thinking may still be that of the client's conversation."""
-        self.metrics.count("side_requests", dialect=own.dialect)
-        conversation = self._search.find_named(searched)
-        return request.body if conversation is None else self._clean_own(request, own, conversation, own.text)
-
-    def _clean_own(
-        self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes
-    ) -> bytes:
-        """The client's own request, or what the guard made of it, as it may be sent unmanaged."""
-        text = self._thinking.clean(own, conversation, text)
-        return request.body if text == own.text else text
-
-    def _report(self, exchange: Exchange) -> None:
-        """Say what a request lacks that the client sent, beyond what the policy's own rules left out."""
-        self._thinking.report(exchange)
-        conversation = exchange.conversation
-        if not self._is_offer_made:
-            whole = exchange.followed.tokens + exchange.followed.saved_tokens
-            if offer := self._notes.describe_offer(conversation, whole):
-                self._is_offer_made = True
-                self._note_once(offer)
-        for repair in list_repairs(conversation.following.session):
-            self.log_line(f"{clean_line(conversation.name)}: {repair}")
-        if has_guard_acted(conversation.following.session):
-            self.metrics.count("guarded_requests")
-            self.log_line(f"the guard shortened the view of {clean_line(conversation.name)}")
-
-    async def _add_recall(
-        self, conversation: Conversation, client: ClientRequest, searched: SearchedRequest
-    ) -> ClientRequest:
-        """The request with the hidden exchanges so far, and with the tool if it is switched on."""
-        if not self._search.is_surely_callers(searched, conversation):
-            return client
-        if conversation.following.tree.has_hidden_calls and client.chain is None:
-            call = conversation.following.session.call_async
-            client = await self._gate.wait(lambda: call(restore_hidden_exchanges, conversation, client))
-        return self._offer_recall(client, conversation.following.session.view.tools)
-
-    def _offer_recall(self, client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
-        if self._settings.recall_tool:
-            return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
-        if self._settings.recall and any(tool.name == RECALL_NAME for tool in client.host.tools):
-            self._note_once(
-                f"the client has a tool named {RECALL_NAME!r}, which is left to it: the model cannot read back what"
-                " left the view. If it is tidegate's own, name it with --recall-tool"
-            )
-        return offer_recall(client, known) if self._settings.recall else client
+    # --- write and send -------------------------------------------------------------------------------------------
 
     async def _exchange(self, request: IncomingRequest, exchange: Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
             sent, body = await self._write_body(request, exchange)
-            async with await self._upstream_clients.send(sent, body) as response:
+            with await self._upstream_clients.send(sent, body) as response:
                 if response.status >= 400:
                     body = await self._upstream_clients.read_failure(response)
                     failure = UpstreamFailure(response.status, [*response.raw_headers], body)
@@ -478,23 +440,45 @@ class Gateway:
                         continue
                     await self._pass_on_failure(answer, refused)
                     return
-                await self._refusals.note_accepted(exchange)
-                if not exchange.is_watched:
-                    self._report_sent(exchange)
+                if exchange.smaller_try is not None:
+                    await self._refusals.note_accepted(exchange, exchange.smaller_try)
+                if self._watch is not None and not exchange.is_watched:
+                    exchange.is_watched = True  # a request with hidden calls is watched once
+                    self._watch(_describe_sent(exchange))
                 if await self._pass_on(exchange, response, answer):
                     return
             if exchange.recall is not None and exchange.recall.merged.goes_on:
                 await self._continue(exchange, exchange.recall)
 
-    def _report_sent(self, exchange: Exchange) -> None:
-        """Tell who watches of a request that was accepted; of one with hidden calls once."""
-        exchange.is_watched = True
-        conversation, followed = exchange.conversation, exchange.followed
-        window = conversation.following.session.window
-        forwarded = ForwardedRequest(
-            conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window
-        )
-        self._watch(forwarded)
+    async def _write_body(self, request: IncomingRequest, exchange: Exchange) -> tuple[IncomingRequest, bytes]:
+        session, client = exchange.conversation.following.session, exchange.client
+        is_view = True
+        try:
+            text = write_request(client, exchange.followed, session.window)
+        except BadRequest as defect:
+            is_view = False
+            text = await self._write_fallback(exchange, defect)
+        if exchange.dialect.stored_answers is not None:
+            self._responses.note_sent(exchange, text, is_view=is_view)
+        if exchange.thinking_refusals > 1:
+            text = exchange.dialect.thinking.leave_out(text)
+        if text not in (client.text, exchange.own.text):
+            self.metrics.count("edited_requests", dialect=client.dialect)
+        if session.view.first_edit_seq:
+            request, text = self._thinking.add_net(request, client, exchange.conversation, text)
+        exchange.sent_text, exchange.sent_request = text, request
+        return request, request.body if text == exchange.received_text else text
+
+    async def _write_fallback(self, exchange: Exchange, defect: BadRequest) -> bytes:
+        """The client's own request, in place of a view that would break a rule of the provider."""
+        client, session = exchange.client, exchange.conversation.following.session
+        self.metrics.count("defects", dialect=client.dialect)
+        self.log_line(f"a defect: {defect.args[0]}")
+        exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
+        whole = exchange.followed.tokens + exchange.followed.saved_tokens
+        window = session.window if whole > (session.window or whole) else None
+        text = await self._unmanaged.shorten(client, window, exchange.conversation) or exchange.own.text
+        return self._thinking.clean_fallback(exchange, text)
 
     async def _pass_on_failure(self, answer: ClientAnswer, failure: UpstreamFailure) -> None:
         if answer.status:  # the client already has the beginning of an answer with hidden calls
@@ -508,93 +492,70 @@ class Gateway:
         conversation = exchange.conversation
         try:
             call, last_id = conversation.following.session.call_async, exchange.followed.last_id
-            client = await self._gate.wait(
-                lambda: call(recall.continue_request, conversation, exchange.client, last_id)
-            )
+            client = await self._gate.wait(call, recall.continue_request, conversation, exchange.client, last_id)
             if client is None:
                 raise BadInput("A continued request cannot be read.", "Report this defect.")
-            followed = await self._conversations.prepare(conversation, client.items, client.fixed_part)
+            followed = await self._follow(conversation, client)
         except (TidegateError, OSError) as failure:
             self.log_line(f"an answer with hidden calls was not continued: {type(failure).__name__}")
             raise GatewayRefusal(502, "api_error", "The gateway could not continue an answer.") from failure
         self.metrics.count("recalls", dialect=client.dialect)
         exchange.start_round(client, followed)
 
-    async def _write_body(self, request: IncomingRequest, exchange: Exchange) -> tuple[IncomingRequest, bytes]:
-        session, client = exchange.conversation.following.session, exchange.client
-        try:
-            text = write_request(client, exchange.followed, session.window)
-            self._responses.note_sent(exchange, text, is_view=True)
-        except BadRequest as defect:
-            self.metrics.count("defects", dialect=client.dialect)
-            self.log_line(f"a defect: {defect.args[0]}")
-            exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
-            whole = exchange.followed.tokens + exchange.followed.saved_tokens
-            window = session.window if whole > (session.window or whole) else None
-            text = await self._guard(client, window, exchange.conversation) or exchange.own.text
-            text = self._thinking.clean_fallback(exchange, text)
-            self._responses.note_sent(exchange, text, is_view=False)
-        if exchange.thinking_refusals > 1:
-            text = get_dialect(client.dialect).thinking.leave_out(text)
-        if text not in (client.text, exchange.own.text):
-            self.metrics.count("edited_requests", dialect=client.dialect)
-        request, text = self._thinking.add_net(request, client, exchange.conversation, text)
-        exchange.sent_text, exchange.sent_request = text, request
-        return request, request.body if text == exchange.received_text else text
-
-    async def _guard(
-        self, client: ClientRequest, window: int | None, conversation: Conversation | None
-    ) -> bytes | None:
-        """The client's own request, shortened by the guard alone; None if it fits, or if the guard cannot help."""
-        if window is None or len(client.text) <= window or client.host.previous_id:
-            return None
-        try:
-            following = conversation.following if conversation is not None else None
-            text = await asyncio.to_thread(write_guarded, client, window, following)
-        except (TidegateError, AssertionError) as failure:
-            self.log_line(f"the client's own request is sent, which exceeds the window: {type(failure).__name__}")
-            return None
-        if text == client.text:
-            return None
-        self.metrics.count("guarded_own_requests", dialect=client.dialect)
-        self.log_line("the client's own request exceeds the window: it is sent without its oldest messages")
-        return text
+    # --- pass the answer on, and record it -------------------------------------------------------------------------
 
     async def _pass_on(self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        is_stream = read_headers(response.raw_headers).get("content-type", "").startswith("text/event-stream")
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
-        stream = exchange.stream
-        stream.start(is_stream=is_stream)
-        answer.take_held()  # of an answer that is asked for again
+        if exchange.stream is not None:
+            exchange.stream.start(is_stream=is_stream)
+        is_first, last = True, b""
         try:
-            async for piece in split_first_event(self._upstream_clients.read_pieces(response)):
-                before_end = copy.feed(piece)
-                if not answer.status:
-                    error = copy.error
-                    if error is not None and error.kind == "overflow" and await self._refusals.shrink(exchange, error):
+            async for piece in self._upstream_clients.read_pieces(response):
+                for part in split_first_event(piece) if is_first else (piece,):
+                    if part and not await self._pass_on_part(exchange, copy, response, answer, part):
                         return False
-                    if not is_stream or not (copy.has_begun or copy.error):
-                        await answer.send_piece(stream.feed(piece), waits=True)
-                        continue
-                    await answer.start(response.status, answer_headers(response.raw_headers))
-                await answer.send_piece(stream.feed(piece[:before_end]))
-                ending = stream.feed(piece[before_end:])  # says whether hidden calls follow, which the log needs
-                await self._record_if_whole(exchange, copy)
-                await answer.send_piece(ending, waits=response.content.at_eof())
+                is_first = False
             copy.end()
-            rest = stream.end()
+            last = exchange.stream.end() if exchange.stream is not None else b""
             await self._record_if_whole(exchange, copy)
         except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
             self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
             answer.is_broken = True
-            rest = b""
         finally:
             if not (exchange.is_recorded and exchange.has_usage):
                 await asyncio.shield(self._record_rest(exchange, copy))
-        return await self._finish(exchange, response, answer, answer.take_held() + rest)
+        return await self._finish(exchange, response, answer, answer.take_held() + last)
+
+    async def _pass_on_part(
+        self,
+        exchange: Exchange,
+        copy: AnswerCopy,
+        response: aiohttp.ClientResponse,
+        answer: ClientAnswer,
+        part: bytes,
+    ) -> bool:
+        """Pass on what arrived of an answer, its last event after the log has the answer. False: ask again, shorter."""
+        stream, before_end = exchange.stream, copy.feed(part)
+        if not answer.status:
+            error = copy.error
+            if error is not None and error.kind == "overflow" and await self._refusals.shrink(exchange, error):
+                answer.take_held()  # the client gets the next answer
+                return False
+            if not copy.is_stream or not (copy.has_begun or copy.error):
+                await answer.send_piece(stream.feed(part) if stream is not None else part, waits=True)
+                return True
+            await answer.start(response.status, answer_headers(response.raw_headers))
+        words, ending = part[:before_end], part[before_end:]
+        await answer.send_piece(stream.feed(words) if stream is not None else words)
+        if stream is not None:
+            ending = stream.feed(ending)  # says whether hidden calls follow, which the log needs
+        await self._record_if_whole(exchange, copy)
+        await answer.send_piece(ending, waits=response.content.at_eof())
+        return True
 
     async def _finish(
         self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer, last: bytes
@@ -630,19 +591,21 @@ class Gateway:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         if copy.cache_miss_reason:
             exchange.notes.append(CacheMissReason(copy.cache_miss_reason).pack())
-        notes = [*notes, *exchange.take_notes(), *self._responses.make_notes(exchange, copy, copied)]
+        has_id = exchange.dialect.stored_answers is not None
+        stored = self._responses.make_notes(exchange, copy, copied) if has_id else []
+        notes, exchange.notes = [*notes, *exchange.notes, *stored], []
         try:
-            following, followed = exchange.conversation.following, exchange.followed
-            record, cleared = following.record_reply_async, copy.cleared_tokens
-            await self._gate.wait(lambda: record(followed, reply, usage, notes=notes, cleared=cleared))
-            await self._responses.remember(exchange)
+            record, cleared = exchange.conversation.following.record_reply_async, copy.cleared_tokens
+            await self._gate.wait(record, exchange.followed, reply, usage, notes=notes, cleared=cleared)
+            if has_id:
+                await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
             self.metrics.count("unlogged_requests")
-        self._count_usage(usage)
-        tokens = read_usage(usage).input_tokens
+        tokens = self._count_usage(usage)
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)
-        self._start_state_note(exchange, turn_ended=not copied.asks_for_calls)
+        if self._settings.state_notes:
+            self._start_state_note(exchange, turn_ended=not copied.asks_for_calls)
 
     def _start_state_note(self, exchange: Exchange, *, turn_ended: bool) -> None:
         """After an answer: have a state note written in the background if one is due."""
@@ -662,22 +625,22 @@ class Gateway:
         if partial is not None and copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         with suppress(TidegateError, OSError):
-            following, followed = exchange.conversation.following, exchange.followed
-            await self._gate.wait(
-                lambda: following.record_reply_async(followed, partial, usage, partial=partial is not None)
-            )
+            record = exchange.conversation.following.record_reply_async
+            await self._gate.wait(record, exchange.followed, partial, usage, partial=partial is not None)
         self._count_usage(usage)
 
-    def _count_usage(self, usage: dict[str, Any]) -> None:
+    def _count_usage(self, usage: dict[str, Any]) -> int:
+        """Count what an upstream reported. Return the input tokens."""
         read = read_usage(usage)
         self.metrics.count("input_tokens", read.input_tokens)
         self.metrics.count("output_tokens", read.output_tokens)
+        return read.input_tokens
 
     # --- the upstream ---------------------------------------------------------------------------------------------
 
     async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
-        async with await self._upstream_clients.send(request, body) as response:
+        with await self._upstream_clients.send(request, body) as response:
             await answer.start(response.status, answer_headers(response.raw_headers))
             try:
                 async for piece in self._upstream_clients.read_pieces(response):
@@ -686,6 +649,12 @@ class Gateway:
                 self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
                 answer.is_broken = True
             await answer.finish()
+
+
+def _describe_sent(exchange: Exchange) -> ForwardedRequest:
+    conversation, followed = exchange.conversation, exchange.followed
+    window = conversation.following.session.window
+    return ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
 
 
 def _read_path(scope: dict[str, Any]) -> str:

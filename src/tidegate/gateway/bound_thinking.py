@@ -34,7 +34,7 @@ class BoundThinking:
         self._metrics = metrics
         self._log_line = log_line
         self._refused = RefusedThinking()
-        self._changed_chains: dict[str, None] = {}
+        self.changed_chains: dict[str, None] = {}
 
     def apply_known(self, conversation: Conversation, upstream: str, model: str) -> None:
         self._refused.apply(conversation.following, upstream, model)
@@ -85,17 +85,15 @@ class BoundThinking:
     def _note_changed(self, client: ClientRequest, text: bytes) -> None:
         if text == client.text or not get_dialect(client.dialect).binds_prefix(client.host.model):
             return
-        self._changed_chains[_chain(client)[-1]] = None
-        while len(self._changed_chains) > _MAX_CHANGED_CHAINS:
-            del self._changed_chains[next(iter(self._changed_chains))]
+        self.changed_chains[_chain(client)[-1]] = None
+        while len(self.changed_chains) > _MAX_CHANGED_CHAINS:
+            del self.changed_chains[next(iter(self.changed_chains))]
 
     def continues_changed(self, client: ClientRequest) -> bool:
         """Whether a request has an answer to a changed unmanaged one. It is said once."""
-        found = (
-            [chain for chain in _chain(client)[:-1] if chain in self._changed_chains] if self._changed_chains else []
-        )
+        found = [chain for chain in _chain(client)[:-1] if chain in self.changed_chains]
         for chain in found:
-            del self._changed_chains[chain]
+            del self.changed_chains[chain]
         return bool(found)
 
     def add_net(

@@ -1,6 +1,5 @@
 """The answer of the gateway to a client: passed on from the upstream, or its own."""
 
-import aiohttp
 import msgspec
 
 from tidegate.gateway.http_body import RawHeaders, Send
@@ -27,19 +26,6 @@ class AnswerBrokeOff(ConnectionResetError):
 
     `server_log` keeps it off the terminal: the line of the request says that the answer broke off.
     """
-
-
-class OpenResponse:
-    """Closes the answer of an upstream at the end, also if the client is gone."""
-
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self._response = response
-
-    async def __aenter__(self) -> aiohttp.ClientResponse:
-        return self._response
-
-    async def __aexit__(self, *_: object) -> None:
-        self._response.close()
 
 
 class ClientAnswer:

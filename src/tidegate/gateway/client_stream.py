@@ -1,7 +1,6 @@
 """The bytes of an answer as the client gets them, if calls of a hidden tool may be in it."""
 
 import re
-from collections.abc import AsyncIterator
 from typing import Final
 
 import msgspec
@@ -12,49 +11,34 @@ from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.merged_answer import KEEP, MergedAnswer
 from tidegate.wire.streaming.sse import SseFrame, SseReader, decode_frame
 
-_EVENT_END: Final = re.compile(rb"\n\n+|\r\n\r\n(?:\r\n)*|\r\r+")
+EVENT_END: Final = re.compile(rb"\n\n+|\r\n\r\n(?:\r\n)*|\r\r+")
 """Each case begins with a plain byte, so that `re` looks for these bytes and skips the others."""
 _PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: (\{[^\r\n]*\})\n\n")
 """An event as nearly all servers write it. Others are read by `SseReader`."""
 _MAX_EVENT_BYTES: Final = ProviderLimits().max_line_bytes
 
 
-async def split_first_event(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The pieces of a stream, with its first event apart: it is passed on before the rest of its piece is parsed."""
-    is_first = True
-    async for piece in pieces:
-        end = _EVENT_END.search(piece) if is_first else None
-        is_first = False
-        if end is not None and end.end() < len(piece):
-            yield piece[: end.end()]
-            yield piece[end.end() :]
-        else:
-            yield piece
-
-
 class ClientStream:
-    """Feed it the pieces of the provider's answers, one after the other. Without `merged` they pass unchanged.
+    """Feed it the pieces of the provider's answers, one after the other.
 
     Events that need no change keep their bytes. An answer in one piece is held until `end`. After an event that is
     too long, the rest of an answer passes unchanged.
     """
 
-    def __init__(self, merged: MergedAnswer | None) -> None:
+    def __init__(self, merged: MergedAnswer) -> None:
         self._merged = merged
-        self._is_stream = False
-        self._is_passed_on = merged is None
+        self._is_stream = self._is_passed_on = False
         self._buffer = bytearray()
         self._listed: list[JsonObject] = []
 
     def start(self, *, is_stream: bool) -> None:
         """An answer of the provider begins."""
-        self._is_stream = is_stream
-        self._is_passed_on = self._merged is None
+        self._is_stream, self._is_passed_on = is_stream, False
         self._buffer.clear()
 
     def feed(self, piece: bytes) -> bytes:
         """What the client gets now."""
-        if self._merged is None or self._is_passed_on:
+        if self._is_passed_on:
             return piece
         searched = max(0, len(self._buffer) - 3)  # the end of an event may be cut
         self._buffer += piece
@@ -62,8 +46,8 @@ class ClientStream:
             return b""
         found: list[bytes] = []
         start = 0
-        for end in [match.end() for match in _EVENT_END.finditer(self._buffer, searched)]:
-            found.append(self._change_event(self._merged, bytes(self._buffer[start:end])))
+        for end in [match.end() for match in EVENT_END.finditer(self._buffer, searched)]:
+            found.append(self._change_event(bytes(self._buffer[start:end])))
             start = end
         del self._buffer[:start]
         if len(self._buffer) > _MAX_EVENT_BYTES:
@@ -79,11 +63,9 @@ class ClientStream:
     def end(self) -> bytes:
         """What is left when the answer has ended. Half an event is passed on as it is."""
         raw = self._take_buffer()
-        if self._merged is None or self._is_stream or not raw:
-            return raw
-        return self._change_body(self._merged, raw)
+        return raw if self._is_stream or not raw else self._change_body(raw)
 
-    def _change_event(self, merged: MergedAnswer, raw: bytes) -> bytes:
+    def _change_event(self, raw: bytes) -> bytes:
         if b"data" not in raw:
             return raw
         try:
@@ -94,14 +76,14 @@ class ClientStream:
         if frame is None:
             return raw
         if value is None:  # [DONE]
-            return b"" if merged.goes_on else raw
-        new = merged.feed(value)
+            return b"" if self._merged.goes_on else raw
+        new = self._merged.feed(value)
         if new is KEEP or new is None:
             return b"" if new is None else raw
         named = f"event: {frame.event}\n".encode() if frame.event else b""
         return named + b"data: " + msgspec.json.encode(new) + b"\n\n"
 
-    def _change_body(self, merged: MergedAnswer, raw: bytes) -> bytes:
+    def _change_body(self, raw: bytes) -> bytes:
         if has_too_many_values(raw, MAX_ANSWER_VALUES):
             return raw
         try:
@@ -109,18 +91,18 @@ class ClientStream:
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return raw
         if isinstance(body, list):  # Gemini streams a list without alt=sse
-            return self._change_list(merged, raw, body)
-        new = merged.feed_body(body) if isinstance(body, dict) else KEEP
+            return self._change_list(raw, body)
+        new = self._merged.feed_body(body) if isinstance(body, dict) else KEEP
         if new is KEEP or new is None:
             return b"" if new is None else raw
         return msgspec.json.encode(new)
 
-    def _change_list(self, merged: MergedAnswer, raw: bytes, frames: list[JsonObject]) -> bytes:
-        new = [(frame, merged.feed(frame)) for frame in frames if isinstance(frame, dict)]
+    def _change_list(self, raw: bytes, frames: list[JsonObject]) -> bytes:
+        new = [(frame, self._merged.feed(frame)) for frame in frames if isinstance(frame, dict)]
         if not self._listed and all(changed is KEEP for _, changed in new):
             return raw
         self._listed += [frame if changed is KEEP else changed for frame, changed in new if changed is not None]
-        return b"" if merged.goes_on else msgspec.json.encode(self._listed)
+        return b"" if self._merged.goes_on else msgspec.json.encode(self._listed)
 
 
 def _read_event(raw: bytes) -> SseFrame | None:

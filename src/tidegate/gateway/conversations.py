@@ -2,8 +2,9 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 import msgspec
 
@@ -15,12 +16,10 @@ from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.page import SessionActivity
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
-from tidegate.models.window_evidence import EVIDENCE_SECONDS
 from tidegate.presets import load
 from tidegate.session.conversation_log import ConversationLog
-from tidegate.session.following import FixedPart, FollowedRequest, FollowingSession, HostItem
+from tidegate.session.following import FollowingSession
 from tidegate.session.serial_calls import run_in_thread
-from tidegate.store.errors import SessionNotFound
 from tidegate.store.log import LogReader
 from tidegate.wire.splicing.units import HostUnit
 
@@ -48,17 +47,8 @@ class Conversation:
         self.mask_unseen: Callable[[LogReader], LogReader] | None = None
         self.users = 0
         session = following.session
+        self.model, self.recovery = session.model, session.recovery
         self.opened_window = None if session.window_is_assumed else session.window
-
-    def limit_window(self, limits: Iterable[int | None], now: float) -> None:
-        """Plan with the smallest of the windows that count now: of the settings or the catalog, and of `limits`."""
-        own, learned_at = self.own_limit
-        known = [self.opened_window, *limits, own if abs(now - learned_at) < EVIDENCE_SECONDS else None]
-        self.following.session.recovery.set_window(min((each for each in known if each), default=None))
-
-    @property
-    def model(self) -> str:
-        return self.following.session.model
 
     def open_recalled_log(self, last_id: str) -> LogReader:
         """What a model may recall whose request ends with this message of the log."""
@@ -105,13 +95,13 @@ class Conversations:
         return self._open.get(name)
 
     async def exists(self, name: str) -> bool:
-        return name in self._open or await self._gate.run(lambda: self._data.store.head(name)) > 0
+        return name in self._open or await self._gate.run(self._data.store.head, name) > 0
 
     async def get(self, name: str, model: str, dialect: str, client: str, window: int | None) -> Conversation:
         """The session with this name; it is opened or created if need be. Use it before the next `await`."""
         while True:
             if (moving := self._moving.get(name)) is not None:
-                await self._gate.wait(lambda task=moving: asyncio.shield(task))  # type: ignore[misc] # bound now
+                await self._gate.wait(asyncio.shield, moving)
                 continue
             known = self._open.get(name)
             if known is not None and (known.users or (known.model == model and known.dialect == dialect)):
@@ -138,7 +128,7 @@ class Conversations:
         session = self._data.open(
             name, model, policy=policy, window=window, wire=dialect, restore=False, live_trace=False
         )
-        session.history.observe(lambda event: self._activity.note_change(name))
+        session.history.observe(partial(self._activity.note_change, name))
         if self._make_watcher is not None:
             session.history.observe(self._make_watcher(name))
         return Conversation(name, dialect, FollowingSession(session))
@@ -170,17 +160,10 @@ class Conversations:
 
         self._moving[name] = asyncio.create_task(close())
 
-    async def prepare(
-        self, conversation: Conversation, items: Sequence[HostItem[HostUnit]], fixed_part: FixedPart
-    ) -> FollowedRequest[HostUnit]:
-        """Log what is new and compute the view. If another worker removed the session, it is closed here, too."""
-        following = conversation.following
-        try:
-            return await self._gate.wait(lambda: following.prepare_async(items, fixed_part=fixed_part))
-        except SessionNotFound:
-            if self._open.get(conversation.name) is conversation:
-                self._start_closing(conversation.name)
-            raise
+    def drop(self, conversation: Conversation) -> None:
+        """Close a session that another worker has removed."""
+        if self._open.get(conversation.name) is conversation:
+            self._start_closing(conversation.name)
 
     async def close(self) -> list[TidegateError]:
         """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""

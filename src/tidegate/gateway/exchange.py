@@ -3,14 +3,16 @@
 from typing import NamedTuple
 
 from tidegate.core.events import NoteAdded
+from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
-from tidegate.gateway.hidden_recall import HiddenRecall, make_client_stream
+from tidegate.gateway.hidden_recall import HiddenRecall
 from tidegate.gateway.http_body import RawHeaders
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest
 from tidegate.session.managed_request import ClientRequest
 from tidegate.session.smaller_try import SmallerTry
+from tidegate.wire.registry import DIALECTS
 from tidegate.wire.splicing.units import HostUnit
 
 
@@ -27,10 +29,10 @@ class Exchange:
 
     `own` is the client's own request, before hidden exchanges and the tool `recall` were put in; `sent_text` is
     what was sent instead, with the headers of `sent_request`. `smaller_try`: a much smaller view is tried, after the
-    `first_refusal`. `notes` are logged with the answer: what became of the
-    request on its way. `is_watched`: who watches the gateway knows of it. `received_text` is what the client sent,
-    `response_id` the id of the answer that the client gets, and `sent_view` the hash of the view that was sent, if the
-    provider stores it (`response_ids.py`).
+    `first_refusal`. `stream` changes the answer for the client, if it may have hidden calls. `notes` are logged with
+    the answer: what became of the request on its way. `is_watched`: who watches the gateway knows of it.
+    `received_text` is what the client sent, `response_id` the id of the answer that the client gets, and `sent_view`
+    the hash of the view that was sent, if the provider stores it (`response_ids.py`).
     """
 
     def __init__(
@@ -56,7 +58,8 @@ class Exchange:
         self.is_watched = False
         self.received_text = received_text
         self.response_id = self.sent_view = ""
-        self.stream = make_client_stream(recall)
+        self.dialect = DIALECTS[client.dialect]
+        self.stream = ClientStream(recall.merged) if recall is not None else None
         self.start_round(client, followed)
 
     def start_round(self, client: ClientRequest, followed: FollowedRequest[HostUnit]) -> None:
@@ -64,8 +67,3 @@ class Exchange:
         self.followed = followed
         self.is_recorded = False
         self.has_usage = False
-
-    def take_notes(self) -> list[NoteAdded]:
-        """The notes so far; they are given once."""
-        taken, self.notes = self.notes, []
-        return taken

@@ -14,7 +14,6 @@ from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Message, Tool, calls_of, result_of, text_of
 from tidegate.core.notes import HiddenCall, HiddenCalls
-from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
 from tidegate.session.answer_copy import CopiedAnswer
 from tidegate.session.managed_request import ClientRequest, continue_stored, find_new_faults, read_client_request
@@ -174,7 +173,7 @@ class HiddenRecall:
         message, messages = copied.message, copied.client_messages
         bounded = self._dialect.calls.bound_arguments(messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
         if bounded != messages:
-            message, messages = read_reply(self._dialect.name, bounded), bounded
+            message, messages = read_reply(self._dialect, self._dialect.to_client_messages(bounded)), bounded
         hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
         if message is None or not hidden:
             return message, []
@@ -215,7 +214,3 @@ class HiddenRecall:
             before = client.items[: len(client.items) - len(client.host.units)]
             continued = continue_stored(continued, client.chain, before, client.host.system)
         return continued._replace(offers_recall=True)
-
-
-def make_client_stream(recall: HiddenRecall | None) -> ClientStream:
-    return ClientStream(recall.merged if recall else None)

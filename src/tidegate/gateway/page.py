@@ -54,7 +54,8 @@ class SessionActivity:
             for why, count in counts.items()
         )
 
-    def note_change(self, session: str) -> None:
+    def note_change(self, session: str, event: object = None) -> None:
+        """A session has one more `event`."""
         self._version += 1
         self._by_session[session] = self._version
         if len(self._by_session) > _MAX_SESSIONS:

@@ -21,7 +21,7 @@ from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.http_body import read_headers
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.store_gate import StoreGate
-from tidegate.gateway.upstream_windows import UpstreamWindows
+from tidegate.gateway.windows import UpstreamWindows
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.window_evidence import OwnCount, hash_words
 from tidegate.session.following import FollowedRequest
@@ -34,7 +34,6 @@ from tidegate.session.smaller_try import (
     may_mean_length,
 )
 from tidegate.store.errors import StoreUnreachable
-from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
 
 _CEILING_SHARES: Final = (CEILING_SHARE, 0.5)
@@ -94,7 +93,7 @@ class Refusals:
         following, items = exchange.conversation.following, exchange.client.items
         try:
             call = following.session.call_async
-            exchange.followed = await self._gate.wait(lambda: call(following.discard_thinking, items))
+            exchange.followed = await self._gate.wait(call, following.discard_thinking, items)
         except _FAILURES as failure:
             self._log_line(f"thinking was not left out: {type(failure).__name__}")
             return False
@@ -105,7 +104,7 @@ class Refusals:
         session = exchange.conversation.following.session
         tokens = exchange.followed.tokens
         if error.window:
-            count = OwnCount(tokens, get_dialect(exchange.client.dialect).output.read(exchange.client.body))
+            count = OwnCount(tokens, exchange.dialect.output.read(exchange.client.body))
             window = await self._windows.take_refusal(exchange.window_key, error, count)
             if window is None:
                 self._log_line("the upstream refused the request for its length, with a window that is not believed")
@@ -124,11 +123,8 @@ class Refusals:
         self._metrics.count("overflows", dialect=exchange.client.dialect)
         return True
 
-    async def note_accepted(self, exchange: Exchange) -> None:
-        """The upstream accepted the request: if it was a smaller one, its first refusal was about the length."""
-        smaller_try = exchange.smaller_try
-        if smaller_try is None:
-            return
+    async def note_accepted(self, exchange: Exchange, smaller_try: SmallerTry) -> None:
+        """The upstream accepted a smaller request: its first refusal was about the length."""
         exchange.smaller_try = None
         self._metrics.count("overflows", dialect=exchange.client.dialect)
         self._log_line("the upstream refused a request in unknown words and accepted a smaller one: it was too long")
@@ -157,7 +153,7 @@ class Refusals:
         recovery = exchange.conversation.following.session.recovery
         try:
             call = exchange.conversation.following.session.call_async
-            await self._gate.wait(lambda: call(recovery.take_back, tried.edits))
+            await self._gate.wait(call, recovery.take_back, tried.edits)
         except _FAILURES as failure:
             self._log_line(f"a smaller view was not taken back: {type(failure).__name__}")
 
@@ -169,7 +165,7 @@ class Refusals:
             return following.shrink(items)
 
         try:
-            exchange.followed = await self._gate.wait(lambda: following.session.call_async(shrink))
+            exchange.followed = await self._gate.wait(following.session.call_async, shrink)
         except _FAILURES as failure:
             self._log_line(f"the upstream refused the request for its length: {type(failure).__name__}")
             return False

@@ -18,11 +18,11 @@ from tidegate.core.events import NoteAdded
 from tidegate.core.notes import SentUnmanaged, SentWhole
 from tidegate.disk.folder import TextFolder
 from tidegate.gateway.callers import identify_caller
-from tidegate.gateway.conversations import Conversation
+from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.exchange import Exchange
 from tidegate.gateway.hidden_recall import restore_waiting_results
 from tidegate.gateway.page import SessionActivity
-from tidegate.gateway.session_search import SearchedRequest, SessionSearch
+from tidegate.gateway.session_search import SearchedRequest
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS, IncomingRequest
 from tidegate.session.answer_copy import AnswerCopy, CopiedAnswer
@@ -46,14 +46,13 @@ class ResponseIds:
     def __init__(
         self,
         folder: TextFolder,
-        search: SessionSearch,
+        conversations: Conversations,
         gate: StoreGate,
         activity: SessionActivity,
         note_once: Callable[[str], None],
     ) -> None:
         self._folder = folder
-        self._search = search
-        self._conversations = search.conversations
+        self._conversations = conversations
         self._gate = gate
         self._activity = activity
         self._note_once = note_once
@@ -65,13 +64,11 @@ class ResponseIds:
     async def find(
         self, request: IncomingRequest, client: ClientRequest, searched: SearchedRequest
     ) -> tuple[Conversation | None, ClientRequest]:
-        """The conversation of a request. If the request names a stored answer, it is given what the log has before it.
+        """The conversation of a request that names a stored answer, and the request with what the log has before it.
 
         None if the log does not know the answer: then the request is passed on as it is. Use what is found before the
         next `await`.
         """
-        if not client.host.previous_id:
-            return await self._search.find(searched), client
         if name := await self._find_session(_hash_id(request, client.host.previous_id)):
             conversation = await self._conversations.get(
                 name, searched.model, searched.dialect, searched.client.client, searched.window
@@ -79,7 +76,7 @@ class ResponseIds:
             conversation.is_found = conversation.is_found or not searched.client.name
             with conversation.in_use():
                 session = conversation.following.session
-                found = await self._gate.wait(lambda: session.call_async(_continue_answer, conversation, client))
+                found = await self._gate.wait(session.call_async, _continue_answer, conversation, client)
                 if found is not None:
                     return conversation, found
         self._activity.note_passed_on(request.scope, _UNKNOWN)
@@ -91,7 +88,7 @@ class ResponseIds:
             )
             with opened.in_use(), suppress(TidegateError, OSError):
                 history = opened.following.session.history
-                await self._gate.run(lambda: history.append_note(SentUnmanaged(_UNKNOWN)))
+                await self._gate.run(history.append_note, SentUnmanaged(_UNKNOWN))
         return None, client
 
     async def _find_session(self, key: str) -> str:
@@ -113,7 +110,7 @@ class ResponseIds:
 
     def note_sent(self, exchange: Exchange, text: bytes, *, is_view: bool) -> None:
         """Take note of what the provider stores with the next answer; not `is_view`: something else than the view."""
-        stored, client = get_dialect(exchange.client.dialect).stored_answers, exchange.client
+        stored, client = exchange.dialect.stored_answers, exchange.client
         if stored is None:
             return
         exchange.sent_view = exchange.followed.hash_view() if is_view and stored.stores_answer(client.body) else ""
@@ -125,12 +122,12 @@ class ResponseIds:
 
     def make_notes(self, exchange: Exchange, copy: AnswerCopy, copied: CopiedAnswer) -> list[NoteAdded]:
         """The note after an answer that the provider stores, if the client can name it."""
-        client, stored = exchange.client, get_dialect(exchange.client.dialect).stored_answers
+        client, stored = exchange.client, exchange.dialect.stored_answers
         exchange.response_id = exchange.response_id or copy.response_id
         goes_on = exchange.recall is not None and exchange.recall.merged.goes_on
         if stored is None or not copy.response_id or goes_on or not stored.stores_answer(client.body):
             return []
-        given = client.body.get(get_dialect(client.dialect).messages_key)
+        given = client.body.get(exchange.dialect.messages_key)
         first = given[: client.host.fixed_items] if isinstance(given, list) else []
         return [
             make_stored_note(
@@ -154,7 +151,7 @@ class ResponseIds:
         if own.chain is None and any(item.message.role == "assistant" for item in own.items):
             return
         try:
-            await self._gate.run(lambda: self._write(f"{key} {name}\n"))
+            await self._gate.run(self._write, f"{key} {name}\n")
         except (TidegateError, OSError) as failure:
             self._note_once(f"the id of an answer was not stored: {type(failure).__name__}")
 

@@ -9,9 +9,9 @@ like it: that is a retry.
 
 Some clients rewrite the beginning of their list: Gemini CLI and Qwen Code shorten old results in it, and describe the
 folder anew when they continue a conversation. Then a session of the same caller is continued that ends with the last
-call, its result and the answer of the list. The list becomes a branch of its own, so its view and what it may recall
-come from its own messages only. If no session is found, a new one is made: that loses a link to the past, never a
-secret.
+call, its results and the answer of the list. The list becomes a branch of its own, so what it may recall are its own
+messages. Requests of the user that it left out are put back (`session/left_out_requests.py`). If no session is found, a
+new one is made: that loses a link to the past, never a secret.
 """
 
 import re
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from tidegate.core.messages import Call
+from tidegate.core.messages import calls_of
 from tidegate.core.notes import CallerMark, ParentSession, read_note
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.callers import Caller
@@ -38,8 +38,8 @@ _MAX_ALIKE: Final = 1_000
 _MAX_OPENED: Final = 64
 """Sessions that are opened to look for one request. Looking into those that are open costs nothing."""
 _MAX_KNOWN_CHAINS: Final = 20_000
-_COMPARED_AT_END: Final = 3
-"""Messages by which a list is found again whose beginning was rewritten, a call among them."""
+_MIN_COMPARED: Final = 3
+"""Messages by which a list is found again whose beginning was rewritten: its last call, results and the answer."""
 _MAX_GROWING_CHAINS: Final = 64
 """Conversations whose hashes are kept to be continued."""
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
@@ -63,7 +63,7 @@ class SearchedRequest(NamedTuple):
 class SessionSearch:
     def __init__(self, data: DataFolder, conversations: Conversations, gate: StoreGate) -> None:
         self._data = data
-        self.conversations = conversations
+        self._conversations = conversations
         self._gate = gate
         self._by_chain: OrderedDict[str, list[str]] = OrderedDict()
         self._chains = _KnownChains()
@@ -78,20 +78,20 @@ class SessionSearch:
 
     def find_named(self, request: SearchedRequest) -> Conversation | None:
         """The open conversation that the client names, whatever the request is for."""
-        return self.conversations.find_open(request.scope + request.client.name)
+        return self._conversations.find_open(request.scope + request.client.name)
 
     async def _open(self, name: str, request: SearchedRequest) -> Conversation:
         client = request.client.client
-        return await self.conversations.get(name, request.model, request.dialect, client, request.window)
+        return await self._conversations.get(name, request.model, request.dialect, client, request.window)
 
     # --- by name --------------------------------------------------------------------------------------------------
 
     async def _find_named(self, request: SearchedRequest, create: bool) -> Conversation | None:
         client, scope = request.client, request.scope
         name = scope + client.name
-        if client.old_name and not await self.conversations.exists(name):
+        if client.old_name and not await self._conversations.exists(name):
             name = await self._find_old_name(request) or name
-        if not create and not await self.conversations.exists(name):
+        if not create and not await self._conversations.exists(name):
             return None
         if not client.is_explicit and not request.has_tools and not await self._knows_first(name, request):
             return None
@@ -100,19 +100,19 @@ class SessionSearch:
         if client.parent and conversation.following.session.log.head <= 2:
             with conversation.in_use():
                 parent = conversation.parent
-                await self._gate.run(lambda: conversation.following.session.history.append_note(ParentSession(parent)))
+                await self._gate.run(conversation.following.session.history.append_note, ParentSession(parent))
         return conversation
 
     async def _find_old_name(self, request: SearchedRequest) -> str:
         """The name that an earlier version gave this conversation, if that session really is this conversation."""
         name = request.scope + request.client.old_name
-        if not await self.conversations.exists(name):
+        if not await self._conversations.exists(name):
             return ""
         tree = (await self._open(name, request)).following.tree
         return name if len(tree.match([item.key for item in request.items])) > 1 else ""
 
     async def _knows_first(self, name: str, request: SearchedRequest) -> bool:
-        if not await self.conversations.exists(name):
+        if not await self._conversations.exists(name):
             return False
         conversation = await self._open(name, request)
         return bool(conversation.following.tree.match([item.key for item in request.items[:1]]))
@@ -150,18 +150,19 @@ class SessionSearch:
     ) -> Conversation | None:
         """The open session of this caller that ends as the list does, up to its last answer."""
         end = answers[-1] + 1 if answers else 0
-        last = request.items[max(0, end - _COMPARED_AT_END) : end]
-        has_call = any(isinstance(part, Call) for item in last for part in item.message.parts)
-        if len(last) < _COMPARED_AT_END or not has_call or not request.caller.is_lasting:
+        calls = (at for at in range(end - 2, -1, -1) if calls_of(request.items[at].message))
+        last = request.items[next(calls, end) : end]
+        if len(last) < _MIN_COMPARED or not request.caller.is_lasting:
             return None
         owner = _identify_owner(request)
         for name in [name for name, each in reversed(self._owners.items()) if each == owner]:
-            candidate = self.conversations.find_open(name)
+            candidate = self._conversations.find_open(name)
             if (
                 candidate is not None
                 and not candidate.users
                 and candidate.following.tree.ends_with([item.key for item in last])
             ):
+                candidate.following.restores_requests = True
                 return candidate
         return None
 
@@ -191,7 +192,7 @@ class SessionSearch:
     ) -> Conversation | None:
         best: tuple[int, str] | None = None
         for place, names in names_by_place:
-            is_open = self.conversations.find_open
+            is_open = self._conversations.find_open
             closed = [name for name in names if is_open(name) is None]
             for name in [*(name for name in names if is_open(name) is not None), *closed[:_MAX_OPENED]]:
                 conversation = is_open(name) or await self._open(name, request)

@@ -121,7 +121,7 @@ class GatewayNotes:
         with conversation.in_use():
             if self._is_closed(conversation):
                 return None
-            return await self._gate.wait(lambda: session.call_async(make))
+            return await self._gate.wait(session.call_async, make)
 
     async def _write(self, conversation: Conversation, sent: AnsweredRequest, task: WriteTask) -> None:
         session = conversation.following.session
@@ -156,7 +156,7 @@ class GatewayNotes:
             if self._is_closed(conversation):
                 report = NoteReport(None, "its session was closed meanwhile")
             else:
-                report = await self._gate.wait(lambda: session.call_async(store))
+                report = await self._gate.wait(session.call_async, store)
         self._report(conversation.name, report)
 
     def _report(self, name: str, report: NoteReport) -> None:
@@ -182,7 +182,7 @@ class GatewayNotes:
     async def _ask(self, conversation: Conversation, question: NoteRequest) -> str:
         """The text of the answer. Calls in it are not run; what it cost is noted."""
         try:
-            async with await self._upstreams.send(question.incoming, question.body) as response:
+            with await self._upstreams.send(question.incoming, question.body) as response:
                 if response.status >= 400:
                     body = await self._upstreams.read_failure(response)
                     headers = read_headers(response.raw_headers)
@@ -226,4 +226,4 @@ class GatewayNotes:
         cost = SideCost(model, usage, NOTE_PURPOSE)
         with conversation.in_use():
             if not self._is_closed(conversation):
-                await self._gate.wait(lambda: session.call_async(session.history.append_note, cost))
+                await self._gate.wait(session.call_async, session.history.append_note, cost)

@@ -10,7 +10,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, Final, TypeVar
+from functools import partial
+from typing import Any, Final, ParamSpec, TypeVar
 
 from tidegate.core.errors import TidegateError
 from tidegate.gateway.metrics import Metrics
@@ -22,6 +23,7 @@ _CHECK_INTERVAL: Final = 0.25
 _MAX_CHECKS: Final = 4
 """Checks that are under way at the same time: one may wait for a connection that will never answer."""
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 LogLine = Callable[[str], None]
 
@@ -40,18 +42,15 @@ class StoreGate:
         self._last_check = 0.0
         self._checked = asyncio.Event()
 
-    async def run(self, act: Callable[[], _T]) -> _T:
+    async def run(self, act: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Run a function that uses the store in a thread. StoreUnreachable if it does not end in time."""
-        await self.require()
-        return await self._wait(run_in_thread(act))
+        return await self.wait(run_in_thread, partial(act, *args, **kwargs))
 
-    async def wait(self, work: Callable[[], Awaitable[_T]]) -> _T:
+    async def wait(self, work: Callable[_P, Awaitable[_T]], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Await async work that uses the store. StoreUnreachable if it does not end in time; it then goes on alone."""
-        await self.require()
-        return await self._wait(work())
-
-    async def _wait(self, work: Awaitable[_T]) -> _T:
-        task = asyncio.ensure_future(work)
+        if self._is_shut:
+            await self.check()
+        task = asyncio.ensure_future(work(*args, **kwargs))
         try:
             done, _ = await asyncio.wait({task}, timeout=self._timeout)
         except asyncio.CancelledError:

@@ -7,7 +7,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -19,8 +19,9 @@ from yarl import URL
 
 from tidegate.core.errors import BadInput
 from tidegate.gateway.aws_signature import AwsSigner
-from tidegate.gateway.client_answer import GatewayRefusal, OpenResponse
-from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers, read_headers
+from tidegate.gateway.client_answer import GatewayRefusal
+from tidegate.gateway.client_stream import EVENT_END
+from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers
 from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
@@ -53,10 +54,14 @@ class IncomingRequest(NamedTuple):
 
 
 class _UpstreamClient(NamedTuple):
-    """The HTTP client of an upstream, and the proxy that the environment named when the client was made."""
+    """The HTTP client of an upstream, and the proxy that the environment named when the client was made.
+
+    `dropped_headers` have the key of a client, where the gateway has its own.
+    """
 
     http: aiohttp.ClientSession
     proxy: str | None
+    dropped_headers: tuple[str, ...]
 
 
 class _LargeBody(aiohttp.Payload):
@@ -90,19 +95,20 @@ class UpstreamClients:
             await client.http.close()
         self._clients.clear()
 
-    async def send(self, request: IncomingRequest, body: bytes) -> OpenResponse:
-        """Send a request with this body. GatewayRefusal if the upstream does not answer."""
+    async def send(self, request: IncomingRequest, body: bytes) -> "closing[aiohttp.ClientResponse]":
+        """Send a request with this body. GatewayRefusal if the upstream does not answer.
+
+        The answer is a context: it is closed at the end, also if the client is gone.
+        """
         upstream = request.route.upstream
-        without = ["content-encoding"] if body is not request.body else []
-        headers = forward_headers(
-            request.raw_headers, without=[*without, *(CLIENT_KEY_HEADERS if upstream.is_paid_here else ())]
-        )
+        client = self._client_for(upstream)
+        without = ("content-encoding",) if body is not request.body else ()
+        headers = forward_headers(request.raw_headers, without=(*without, *client.dropped_headers))
         if upstream.key:
             name, value = upstream.key_header
             headers.append((name.encode(), value.encode()))
         query = b"?" + request.query if request.query else b""
         url = URL(request.route.path + query.decode("latin-1"), encoded=True)
-        client = self._client_for(upstream)
         texts = [(_decode_header(name), _decode_header(value)) for name, value in headers]
         if upstream.aws_region:
             texts = await self._sign(upstream, request.method, str(url), texts, body)
@@ -125,7 +131,7 @@ class UpstreamClients:
             raise GatewayRefusal(
                 502, "api_error", f"The upstream {upstream.name} answered with {_name_status(response.status)}."
             )
-        return OpenResponse(response)
+        return closing(response)
 
     async def _sign(
         self, upstream: Upstream, method: str, url: str, headers: list[tuple[str, str]], body: bytes
@@ -152,7 +158,8 @@ class UpstreamClients:
                 max_line_size=_MAX_HEADER_BYTES,
                 max_field_size=_MAX_HEADER_BYTES,
             )
-            client = self._clients[upstream.name] = _UpstreamClient(http, _find_proxy(upstream.url))
+            dropped = CLIENT_KEY_HEADERS if upstream.is_paid_here else ()
+            client = self._clients[upstream.name] = _UpstreamClient(http, _find_proxy(upstream.url), dropped)
         return client
 
     async def read_pieces(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
@@ -160,14 +167,14 @@ class UpstreamClients:
 
         Other requests are served between the parts of a large piece.
         """
-        coding = read_headers(response.raw_headers).get("content-encoding", "")
-        decoder = BodyDecoder(coding)
-        if not decoder.is_known:
+        coding = ", ".join(response.headers.getall("content-encoding", ()))
+        decoder = BodyDecoder(coding) if coding not in ("", "identity") else None
+        if decoder is not None and not decoder.is_known:
             self._log_line(f"an answer is compressed with {coding[:20]!r}; it is passed on unread")
         size = 0
         try:
             async for packed in response.content.iter_any():
-                for decoded in decoder.feed(packed):
+                for decoded in decoder.feed(packed) if decoder is not None else (packed,):
                     size += len(decoded)
                     if size > self._settings.max_answer:
                         raise BodyTooLarge
@@ -175,7 +182,8 @@ class UpstreamClients:
                         yield decoded[start : start + _PIECE_BYTES]
                         if len(decoded) > _PIECE_BYTES:
                             await asyncio.sleep(0)
-            decoder.end()
+            if decoder is not None:
+                decoder.end()
         except BadInput as bad:
             raise aiohttp.ClientPayloadError(bad.args[0]) from bad
 
@@ -189,6 +197,12 @@ class UpstreamClients:
                     if len(body) > _MAX_ERROR_BYTES:
                         break
         return bytes(body[:_MAX_ERROR_BYTES])
+
+
+def split_first_event(piece: bytes) -> tuple[bytes, bytes]:
+    """The first event of a stream, which is passed on before the rest of its piece is parsed, and that rest."""
+    end = EVENT_END.search(piece)
+    return (piece[: end.end()], piece[end.end() :]) if end is not None else (piece, b"")
 
 
 def _name_status(status: int) -> str:

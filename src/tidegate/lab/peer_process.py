@@ -101,11 +101,11 @@ class _Pipes(NamedTuple):
 
 
 def _read_record(record: _Json, table: Sequence[_Json]) -> ContenderRequest:
-    spent = tuple(SummaryUsage(each["read"], each["written"]) for each in record.get("summaries", ()))
+    summaries = tuple(SummaryUsage(each["read"], each["written"]) for each in record.get("summaries", ()))
     if "error" in record:
-        return ContenderRequest(record["at"], (), str(record["error"]) or "it gave no reason", record["cpu"], spent)
+        return ContenderRequest(record["at"], (), str(record["error"]) or "it gave no reason", record["cpu"], summaries)
     messages = [table[place] for place in record["is"]]
-    return ContenderRequest(record["at"], messages, "", record["cpu"], spent, was_guarded="guarded" in record)
+    return ContenderRequest(record["at"], messages, "", record["cpu"], summaries, was_guarded="guarded" in record)
 
 
 _open_processes: list[PeerProcess] = []

@@ -60,8 +60,8 @@ def find_peer(name: str) -> Peer | None:
 
 def get_environments_folder() -> Path:
     """The folder of the environments, whether or not it exists. `bench/peers/build.py` builds them there."""
-    named = os.environ.get("TIDEGATE_PEERS")
-    return Path(named) if named else CHECKOUT / "bench" / ".envs"
+    folder = os.environ.get("TIDEGATE_PEERS")
+    return Path(folder) if folder else CHECKOUT / "bench" / ".envs"
 
 
 def get_environment_interpreter(environment: str) -> Path:

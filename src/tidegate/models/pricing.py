@@ -28,12 +28,16 @@ class TokenRates(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown
 
 
 def compute_relative_prices(rates: Sequence[TokenRates]) -> CachePrices:
-    """The prices that a policy compares: reading from the cache and writing to it, relative to fresh input."""
+    """The prices that a policy compares: of reading from the cache, writing to it and of answers, relative to fresh
+    input, and where long prompts begin to cost more.
+    """
     if not rates or not rates[0].input:
         return ASSUMED_PRICES
     first = rates[0]
     read, write = (first.input if each is None else each for each in (first.cached, first.written))
-    return CachePrices(read / first.input, write / first.input, known=True)
+    step = next((rate.above for rate in rates[1:] if rate.input > first.input), 0)
+    output = first.output / first.input
+    return CachePrices(read / first.input, write / first.input, known=True, output=output, step=step)
 
 
 def take_dearer(one: Sequence[TokenRates], other: Sequence[TokenRates]) -> tuple[TokenRates, ...]:

@@ -110,12 +110,12 @@ def print_proof(proof: ProofReport) -> None:
 
 def _describe_compactions(conversation: LiveConversation) -> list[str]:
     edits = [event.payload for event in conversation.log.read() if isinstance(event.payload, ViewEdited)]
-    found = [
+    lines = [
         f"  {each.rule or each.stage}: {each.tokens_before:,} -> {each.tokens_after:,} tokens;"
         f" {shorten(each.why, _MAX_REASON_CHARS)}"
         for each in edits
     ]
-    return [f"\nwhat was done to the window: {format_count(len(edits), 'compaction')}", *found]
+    return [f"\nwhat was done to the window: {format_count(len(edits), 'compaction')}", *lines]
 
 
 def _prove_fit(observer: ChatObserver) -> Proof:
@@ -139,12 +139,12 @@ def _prove_kept(observer: ChatObserver, conversation: LiveConversation) -> Proof
 
 def _prove_answers(observer: ChatObserver, conversation: LiveConversation) -> Proof:
     """Compare the answers. An interrupted one is kept with a mark at its end."""
-    found = [
+    texts = [
         text_of(each) for each in _read_messages(conversation) if each.role == "assistant" and text_of(each).strip()
     ]
-    same = sum(text.startswith(answer_text) for text, answer_text in zip(found, observer.answers, strict=False))
+    same = sum(text.startswith(answer_text) for text, answer_text in zip(texts, observer.answers, strict=False))
     claim = f"{len(observer.answers)} answers came, {same} in the log as they came"
-    return Proof(len(observer.answers) == len(found) == same, claim, same)
+    return Proof(len(observer.answers) == len(texts) == same, claim, same)
 
 
 def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Proof:
@@ -158,10 +158,10 @@ def _prove_recall(observer: ChatObserver, conversation: LiveConversation) -> Pro
 
 
 def _prove_rendering(observer: ChatObserver, conversation: LiveConversation) -> Proof:
-    made = [
-        hashlib.sha256(render_past_request(conversation.log, sent.log_head).to_bytes()).hexdigest()
-        for sent in list_sent_requests(conversation.log)
+    hashes = [
+        hashlib.sha256(render_past_request(conversation.log, request.log_head).to_bytes()).hexdigest()
+        for request in list_sent_requests(conversation.log)
     ]
-    same = sum(one == other for one, other in zip(made, observer.request_hashes, strict=False))
+    same = sum(one == other for one, other in zip(hashes, observer.request_hashes, strict=False))
     claim = f"{same} of {len(observer.request_hashes)} requests rendered again from the log alone have the same bytes"
-    return Proof(len(made) == len(observer.request_hashes) == same, claim, same)
+    return Proof(len(hashes) == len(observer.request_hashes) == same, claim, same)

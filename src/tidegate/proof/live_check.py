@@ -97,34 +97,34 @@ class LivePlan(NamedTuple):
     overlong_dollars: float | None
 
     def describe(self) -> str:
-        asked = (
+        question = (
             f"This asks {self.target.model} of {self.target.provider} up to {_MAX_REQUESTS} times, and again to recall."
         )
-        return f"{asked} It should cost less than ${self.dollars:.2f}, and stops before ${MAX_DOLLARS:.2f}."
+        return f"{question} It should cost less than ${self.dollars:.2f}, and stops before ${MAX_DOLLARS:.2f}."
 
-    def may_go_on(self, spent: float) -> bool:
-        return spent + self.step_dollars + (self.overlong_dollars or 0.0) <= MAX_DOLLARS
+    def may_go_on(self, dollars: float) -> bool:
+        return dollars + self.step_dollars + (self.overlong_dollars or 0.0) <= MAX_DOLLARS
 
 
 def plan_live_check(target: ProviderTarget) -> LivePlan:
     """BadInput if there is no key, or if the check could cost more than `MAX_DOLLARS`."""
-    known = find_model(target.model)
-    if known is None or not known.window or not known.prices:
+    model = find_model(target.model)
+    if model is None or not model.window or not model.prices:
         raise BadInput(f"The window or the price of {target.model} is not known.", "Choose another model with --model.")
     if target.provider not in FAMILIES:
         raise BadInput(f"{target.provider} cannot be checked.", f"Choose one of {', '.join(FAMILIES)}.")
     if not target.api_key:
         raise BadInput(f"There is no key for {target.provider}.", "Set the environment variable of its key.")
-    request = _price(Usage(CHECK_WINDOW, _OUTPUT_TOKENS, 0, CHECK_WINDOW), known.prices)
+    request = _price(Usage(CHECK_WINDOW, _OUTPUT_TOKENS, 0, CHECK_WINDOW), model.prices)
     dollars, step = _MAX_REQUESTS * request, (MAX_ROUNDS + 1) * request
-    overlong = _price(Usage(round(known.window * _OVERLONG), 100, 0, 0), known.prices)
+    overlong = _price(Usage(round(model.window * _OVERLONG), 100, 0, 0), model.prices)
     if max(dollars, step) > MAX_DOLLARS:
         raise BadInput(
             f"The check could cost ${dollars:.2f} with {target.model}; the limit is ${MAX_DOLLARS:.2f}.",
             "Choose a cheaper model with --model.",
         )
     is_affordable = dollars + overlong <= MAX_DOLLARS
-    return LivePlan(target, known.prices, known.window, dollars, step, overlong if is_affordable else None)
+    return LivePlan(target, model.prices, model.window, dollars, step, overlong if is_affordable else None)
 
 
 def _price(usage: Usage, rates: tuple[TokenRates, ...]) -> float:
@@ -297,9 +297,9 @@ async def _send_overlong(plan: LivePlan) -> LiveResult:
         reply = await collect_reply(provider, session.prepare().to_bytes())
     except ProviderError as error:
         understood = error.kind == "overflow"
-        said = f"refused with status {error.status}, read as {error.kind}: {error.words[:200] or error.args[0]}"
-        return LiveResult("a request that is too long", said, understood)
+        verdict = f"refused with status {error.status}, read as {error.kind}: {error.words[:200] or error.args[0]}"
+        return LiveResult("a request that is too long", verdict, understood)
     finally:
         await provider.close()
-    counted = read_usage(reply.usage).input_tokens
-    return LiveResult("a request that is too long", f"it was accepted with {counted:,} tokens", None)
+    tokens = read_usage(reply.usage).input_tokens
+    return LiveResult("a request that is too long", f"it was accepted with {tokens:,} tokens", None)

@@ -94,7 +94,7 @@ def _find_seed_ids(node: ast.AST) -> list[str]:
 def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
     """Run the marked tests and set the state of each row. Return the output of pytest."""
     files = sorted({test.partition("::")[0] for row in rows for test in row.tests})
-    passed: dict[str, bool] = {}
+    results: dict[str, bool] = {}
     output = "no test is marked"
     if files:
         with tempfile.TemporaryDirectory() as folder:
@@ -102,14 +102,14 @@ def run_seed_tests(rows: Sequence[Seed], root: Path) -> str:
             # One file that does not load must not keep the others from being run.
             quiet = ("-q", "-p", "no:cacheprovider", "--continue-on-collection-errors")
             command = [sys.executable, "-m", "pytest", *quiet, "-m", "seed", f"--junitxml={report}", *files]
-            done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
-            output = (done.stdout + done.stderr).strip()
-            passed = read_test_results(report) if report.is_file() else {}
+            process = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+            output = (process.stdout + process.stderr).strip()
+            results = read_test_results(report) if report.is_file() else {}
     for row in rows:
         if not row.tests:
             row.state = "open"
         else:
-            sound = all(passed.get(name_in_report(test), False) for test in row.tests)
+            sound = all(results.get(name_in_report(test), False) for test in row.tests)
             row.state = "failing" if not sound else "open" if row.waits else "proved"
     return output
 

@@ -71,8 +71,8 @@ class SessionAuthor:
     def write_turn(self, number: int) -> Iterator[_Json]:
         failure = self.project.pick_failure()
         yield self._write_request(number, failure)
-        chosen = self._rng.choices(self._steps, weights=_STEP_WEIGHTS, k=self._rng.randint(2, 7))
-        for step in (self._read_file, *chosen, self._fix_failure):
+        steps = self._rng.choices(self._steps, weights=_STEP_WEIGHTS, k=self._rng.randint(2, 7))
+        for step in (self._read_file, *steps, self._fix_failure):
             yield from step(failure)
         words = f"{failure.function_name} in {failure.path} is mended: line {failure.line} now refuses an empty value."
         yield {

@@ -48,14 +48,15 @@ class SessionWitness:
 
     def _prove_kept(self, session: Session) -> Proof:
         """Prove that every message is in the log, byte for byte and in order."""
-        found = {}
+        digests = {}
         for event in session.log.read():
             if isinstance(event.payload, MessageAdded):
-                found[event.payload.message.id] = _digest(_logged_texts(event.payload.message))
-        whole = _digest(found.values())[:12]
-        same = list(found.items()) == list(self.input_digests.items())
+                digests[event.payload.message.id] = _digest(_logged_texts(event.payload.message))
+        whole = _digest(digests.values())[:12]
+        same = list(digests.items()) == list(self.input_digests.items())
         return Proof(
-            same, f"{len(self.input_digests)} messages said, {len(found)} in the log, byte for byte (sha256 {whole}...)"
+            same,
+            f"{len(self.input_digests)} messages said, {len(digests)} in the log, byte for byte (sha256 {whole}...)",
         )
 
     def _prove_recall(self, session: Session) -> Proof:
@@ -80,15 +81,15 @@ class SessionWitness:
         """Prove that the log alone renders every request again, from the first to the last."""
         view = LogView()
         waiting = iter(self.requests)
-        head, wanted = next(waiting, (0, ""))
+        head, digest = next(waiting, (0, ""))
         same = 0
         for event in session.log.read():
             view.fold(event)
             if event.seq == head:
                 rendering = RequestRenderer(session.dialect, model=session.model)
                 rendering.update(view)
-                same += hashlib.sha256(rendering.to_bytes()).hexdigest() == wanted
-                head, wanted = next(waiting, (0, ""))
+                same += hashlib.sha256(rendering.to_bytes()).hexdigest() == digest
+                head, digest = next(waiting, (0, ""))
         claim = f"{same} of {len(self.requests)} requests rendered again from the log alone have the same bytes"
         return Proof(same == len(self.requests), claim)
 

@@ -7,7 +7,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
-from tidegate.wire.answers import create_assembler, frames_from_response, read_reply
+from tidegate.wire.answers import read_reply
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
@@ -20,6 +20,8 @@ _MAX_REASON: Final = 80  # characters
 _OPENING_TYPES: Final = ("response.created", "response.in_progress", "response.queued", "ping")
 _ERROR_TYPES: Final = ("error", "response.failed")
 _DROPPED_KEY: Final = "input_transformations"
+_NOTED_KEYS: Final = frozenset(("message", "response", "context_management", "diagnostics", _DROPPED_KEY))
+"""Of a frame that says more than words of the answer: nearly all frames have none of them."""
 
 
 class CopiedAnswer(NamedTuple):
@@ -42,14 +44,15 @@ class AnswerCopy:
     """
 
     def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
-        self._dialect = dialect
+        self._dialect = get_dialect(dialect)
         self._request = request
+        self.is_stream = is_stream
         self._reader = SseReader() if is_stream else None
-        self._assembler = create_assembler(dialect)
+        self._assembler = self._dialect.answers.create_assembler()
         self._body = bytearray()
         self._texts: list[str] = []
         self._size = 0
-        self._is_broken = False
+        self._is_broken = self._is_done = False
         self.has_begun = False
         self.error: ProviderError | None = None
         self.dropped_thinking = 0
@@ -59,7 +62,7 @@ class AnswerCopy:
 
     @property
     def is_whole(self) -> bool:
-        return not self._is_broken and self._assembler.done
+        return not self._is_broken and self._is_done
 
     def feed(self, data: bytes) -> int:
         """Return how many of these bytes come before the event that makes the answer whole; all if none does."""
@@ -78,14 +81,14 @@ class AnswerCopy:
         return len(data)
 
     def _read_events(self, reader: SseReader, data: bytes) -> int:
-        was_whole, start, before_end = self.is_whole, 0, len(data)
+        was_done, start, before_end = self._is_done, 0, len(data)
         frames = reader.feed(data)
         for frame, end in zip(frames, reader.ends, strict=True):
             value = decode_frame(frame)
             if value is not None:
                 self._take(value)
-            if not was_whole and self.is_whole:
-                was_whole, before_end = True, start
+            if not was_done and self._is_done:
+                was_done, before_end = True, start
             start = end
         return before_end
 
@@ -98,7 +101,7 @@ class AnswerCopy:
                 raise LimitExceeded(f"The answer holds more than {MAX_ANSWER_VALUES:,} values.")
             value = msgspec.json.decode(bytes(self._body))
             for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
-                frames = [each] if isinstance(value, list) else frames_from_response(self._dialect, each)
+                frames = [each] if isinstance(value, list) else self._dialect.answers.frames_from_body(each)
                 for frame in frames:
                     self._take(frame)
         except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError, AttributeError, TypeError):
@@ -109,16 +112,20 @@ class AnswerCopy:
         self.has_begun = self.has_begun or kind not in _OPENING_TYPES
         if self.error is None and ("error" in frame or kind in _ERROR_TYPES):
             self.error = classify_frame(frame, request=self._request)
-        if "message" in frame or _DROPPED_KEY in frame:
-            self.dropped_thinking += _count_dropped(frame.get("message")) + _count_dropped(frame)
-        self.cleared_tokens = _count_cleared(frame) or _count_cleared(frame.get("message")) or self.cleared_tokens
-        if not self.response_id and isinstance(response := frame.get("response"), dict):
-            self.response_id = ident if isinstance(ident := response.get("id"), str) else ""
-        reason = _read_miss_reason(frame) or _read_miss_reason(frame.get("message"))
-        self.cache_miss_reason = self.cache_miss_reason or reason
+        if not _NOTED_KEYS.isdisjoint(frame):
+            self._take_notes(frame, frame.get("message"))
         for delta in self._assembler.feed(frame):
             if delta.kind == "text":
                 self._texts.append(delta.text)
+        self._is_done = self._assembler.done
+
+    def _take_notes(self, frame: JsonObject, message: object) -> None:
+        """What a frame says about the request and the answer as a whole."""
+        self.dropped_thinking += _count_dropped(message) + _count_dropped(frame)
+        self.cleared_tokens = _count_cleared(frame) or _count_cleared(message) or self.cleared_tokens
+        if not self.response_id and isinstance(response := frame.get("response"), dict):
+            self.response_id = ident if isinstance(ident := response.get("id"), str) else ""
+        self.cache_miss_reason = self.cache_miss_reason or _read_miss_reason(frame) or _read_miss_reason(message)
 
     def read_reply(self) -> Reply:
         """The answer as it was given. TidegateError if it is not whole."""
@@ -127,10 +134,8 @@ class AnswerCopy:
     def read(self) -> CopiedAnswer:
         """The answer and its usage. TidegateError if it is not whole."""
         reply = self.read_reply()
-        message = read_reply(self._dialect, reply.messages)
-        return CopiedAnswer(
-            message, reply.usage, get_dialect(self._dialect).to_client_messages(reply.messages), reply.stop == "calls"
-        )
+        messages = self._dialect.to_client_messages(reply.messages)
+        return CopiedAnswer(read_reply(self._dialect, messages), reply.usage, messages, reply.stop == "calls")
 
     def read_partial(self) -> Message | None:
         """The text that arrived of an answer that was cut off."""

@@ -4,6 +4,8 @@
 runner of its policy, state notes, recovery, following a host) share its `LiveLog`.
 """
 
+import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -14,7 +16,7 @@ from typing import ParamSpec, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning
 from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
@@ -259,6 +261,14 @@ def _make_encodable(message: Message) -> Message:
     return message
 
 
+def warn_caller(text: str, category: type[Warning]) -> None:
+    """Warn at the line outside of the session's own code that called it."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("tidegate.session."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, category, stacklevel=level + 1)
+
+
 def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
     parsed: list[Message] = []
     for message in messages:
@@ -359,6 +369,7 @@ class LiveConversation:
         `add` succeeds: if the messages were stored after all, they are not stored twice.
         """
         parsed = _parse_messages(messages, typed)
+        self._warn_of_system(parsed)
         try:
             return self._add_parsed(parsed, key)
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
@@ -370,10 +381,19 @@ class LiveConversation:
         If the task is cancelled while the messages are being stored, they are stored first.
         """
         parsed = _parse_messages(messages, typed)
+        self._warn_of_system(parsed)
         try:
             return await self._calls.finish(self._add_parsed_async(parsed, key))
         except UnicodeEncodeError:
             return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, parsed)), key))
+
+    def _warn_of_system(self, messages: Sequence[Message]) -> None:
+        if messages and messages[0].role == "system" and not (self.view.items or self.view.system):
+            text = (
+                "The first message has the role 'system'. In `add` it is taken for one that came in mid-conversation,"
+                " and may leave the view. Give the system prompt as `Session(system=...)` or with `set_system`."
+            )
+            warn_caller(text, SystemMessageWarning)
 
     def _add_parsed(self, messages: Sequence[Message], key: str = "") -> list[str]:
         first = self._live.append_all(self._make_message_payloads(messages, key), key) if messages else 0

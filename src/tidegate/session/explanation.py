@@ -115,6 +115,8 @@ class SweepOutlook(msgspec.Struct, frozen=True):
                 "it is due"
                 if self.current_tokens >= self.threshold_tokens
                 else "it is due now, because the provider's cache has expired and a sweep costs nothing extra"
+                if self.prices.cold
+                else "it is due now, before the work of a new turn"
             )
         else:
             calls = f"{self.calls_away:,} call{'s' * (self.calls_away > 1)}"
@@ -140,7 +142,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
             due = judge_rule(rule, occasion, now or 0.0).fires
             return SweepOutlook(
                 measure_fill(occasion.tokens, view.tokens, budget),
-                math.ceil(max(fills) * budget.room),
+                math.ceil(max(fills) * budget.held_room),
                 due,
                 growth,
                 budget.prices,

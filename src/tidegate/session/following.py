@@ -35,6 +35,7 @@ from tidegate.core.events import (
     MessageAdded,
     NoteAdded,
 )
+from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
 from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
@@ -42,8 +43,9 @@ from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
-from tidegate.session.continuation import Continuation
+from tidegate.session.continuation import Continuation, choose_record_tokens
 from tidegate.session.host_tree import ROOT, HostTree
+from tidegate.session.left_out_requests import restore_requests
 from tidegate.session.session import Session
 from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
@@ -187,7 +189,8 @@ class FollowingSession(Generic[HostObject]):
     `refuses_edited_thinking`: the provider refused thinking after an edit, although the model's name does not say that
     it would (`Dialect.binds_prefix`). `left_out_thinking` counts the messages whose thinking the last request left out;
     `unmanaged_reason` is why it was sent unmanaged, if it was. With a `continuation`, the host is a client that
-    continues the work of others.
+    continues the work of others. `restores_requests`: the host rewrites the beginning of its list, and may leave out
+    requests of the user (`session/left_out_requests.py`).
     """
 
     def __init__(self, session: Session) -> None:
@@ -205,6 +208,7 @@ class FollowingSession(Generic[HostObject]):
         self.left_out_thinking = 0
         self.unmanaged_reason = ""
         self.continuation: Continuation | None = None
+        self.restores_requests = False
         self._runner.holds_turn_note = True  # a host's answer follows soon, and is stored with it
         self._logged: list[HostItem[HostObject]] = []
         self._lock = threading.RLock()
@@ -277,6 +281,7 @@ class FollowingSession(Generic[HostObject]):
             held = self._runner.list_held_notes() if branch is None else []
             notes = self._fixed_part_notes(fixed_part) if fixed_part else []
             added: list[EventPayload] = [self._make_payload(item.message, item.key) for item in items[len(known) :]]
+            added[:0] = self._restore_requests(items, known, fixed_part or FixedPart(), branch)
             has_record = self._put_opening(added, items, known, fixed_part, branch)
             if not (is_fresh or notes or added or branch):
                 self.session.history.refresh()
@@ -326,6 +331,29 @@ class FollowingSession(Generic[HostObject]):
         added[before:before] = record
         added[place:place] = continuation.note_client(self._tree.speaker)
         return bool(record)
+
+    def _restore_requests(
+        self,
+        items: Sequence[HostItem[HostObject]],
+        known: Sequence[str],
+        fixed_part: FixedPart,
+        branch: BranchStarted | None,
+    ) -> list[EventPayload]:
+        """What the user typed before the messages that the list still has. Nothing if the user typed something else
+        in its place: then the user changed it."""
+        if branch is None or not self.restores_requests:
+            return []
+        keys = [item.key for item in items]
+        size, last = self._tree.find_rewritten(keys)
+        earlier = {*self._tree.list_path(last), *(item.message.id for item in self.session.view.items)}
+        return restore_requests(
+            self.session.log.read(),
+            earlier,
+            [(item.key, item.message) for item in items[len(known) : size]],
+            {rule.text for rule in held_rules(self.session.view)},
+            choose_record_tokens(self._count_room(items, fixed_part)),
+            self.session.counter,
+        )
 
     def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:
         """Whether a list goes on with work of its own: not if it has only what the client says at every beginning."""

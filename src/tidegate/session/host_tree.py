@@ -53,10 +53,11 @@ _MAX_HIDDEN_BETWEEN: Final = 8
 class HostTree:
     """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
 
-    `hidden` are the messages that the host does not know. `has_added_tool`: a tool was once offered that the host does
-    not know. `is_left`: the log went on without the host, because someone continued the session with another program.
-    `has_handoff`: a record of the work of other clients was put before messages of the host. `speaker` is the client
-    that spoke last, if the log says so. `stored_answers` are those that the provider stored, by their ids.
+    `tip` is the last message of the current branch, empty before the first. `hidden` are the messages that the host
+    does not know. `has_added_tool`: a tool was once offered that the host does not know. `is_left`: the log went on
+    without the host, because someone continued the session with another program. `has_handoff`: a record of the work of
+    other clients was put before messages of the host. `speaker` is the client that spoke last, if the log says so.
+    `stored_answers` are those that the provider stored, by their ids.
     """
 
     def __init__(self, events: Iterable[Event] = ()) -> None:
@@ -66,6 +67,7 @@ class HostTree:
         self._parents: dict[str, str] = {}
         self._turns: list[int] = [0]  # the events after which the tip is another
         self._tips: list[str] = [ROOT]
+        self.tip = ROOT
         self._last: tuple[str, Message] | None = None  # the newest message and its parent
         self._calls: dict[str, tuple[HiddenCall, ...]] = {}  # by the answer that made them
         self._results: dict[str, dict[str, str]] = {}  # by answer and hidden call: the message with the result
@@ -81,11 +83,6 @@ class HostTree:
             self.feed(event)
 
     @property
-    def tip(self) -> str:
-        """The id of the last message of the current branch; empty before the first."""
-        return self._tips[-1]
-
-    @property
     def tokens(self) -> int:
         """The tokens of the current branch as the host has it, before any edit and after what a provider compacted."""
         return self._totals[self.tip]
@@ -96,10 +93,13 @@ class HostTree:
             parent = self.tip
             self._resume.setdefault(parent, event.seq - 1)
             self._children.setdefault((parent, what.key), Step(what.message.id))
-            is_new_start = compacts_history(what.message)  # it counts as a part of the fixed part
+            is_new_start = what.message.role == "assistant" and compacts_history(
+                what.message
+            )  # it counts as a part of the fixed part
             self._totals[what.message.id] = 0 if is_new_start else self._totals[parent] + what.tokens
             self._parents[what.message.id] = parent
-            self._add_past_hidden(parent, what)
+            if self._calls:
+                self._add_past_hidden(parent, what)
             self._last = parent, what.message
             self._move(event.seq, what.message.id)
         elif isinstance(what, MessageAdded) and what.message.kind == HANDOFF:
@@ -129,6 +129,7 @@ class HostTree:
     def _move(self, seq: int, tip: str) -> None:
         self._turns.append(seq)
         self._tips.append(tip)
+        self.tip = tip
 
     def _hide_calls(self, parent: str, answer: Message, calls: tuple[HiddenCall, ...]) -> None:
         """The newest answer has hidden calls. If it has no others, the turn goes on without the host."""

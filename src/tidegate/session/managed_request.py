@@ -17,9 +17,11 @@ import msgspec
 
 from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
+from tidegate.core.message_key import hash_message
 from tidegate.core.messages import LEDGER, Message, Part, Result, Text, Tool, text_of
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.session.stored_answers import StoredChain
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
@@ -47,7 +49,8 @@ class ClientRequest(NamedTuple):
     With `offers_recall`, `text` has the tool `recall` beside the client's own. `recall_name` is the name of such a tool
     that the client has itself. `listed` is `text` with the places of its messages, if these are known. `source` is what
     is known of the client's own text and of the last request. With a `chain`, the request continues a stored answer:
-    the first of the `items` are the messages up to it, which the text does not have.
+    the first of the `items` are the messages up to it, which the text does not have. `cache_lifetime` is for how many
+    seconds the client asks the provider to keep the request in its cache.
     """
 
     dialect: str
@@ -60,6 +63,7 @@ class ClientRequest(NamedTuple):
     source: "RequestSource | None" = None
     listed: ListText | None = None
     chain: StoredChain | None = None
+    cache_lifetime: float = 0.0
 
     def change_head(self, text: bytes, change: Callable[[bytes], bytes]) -> bytes:
         """An edited request with a change outside its messages. They are not searched if that is possible."""
@@ -81,8 +85,7 @@ class ClientRequest(NamedTuple):
 
     @property
     def fixed_part(self) -> FixedPart:
-        lifetime = get_dialect(self.dialect).read_cache_lifetime(self.body)
-        return FixedPart(self.host.system, self.host.tools, self.offers_recall, lifetime)
+        return FixedPart(self.host.system, self.host.tools, self.offers_recall, self.cache_lifetime)
 
 
 class _ViewUnits:
@@ -208,17 +211,14 @@ class _KnownRequest:
         self.writer = ItemWriter()
         self.items: list[HostItem[HostUnit]] = []
         self.source: RequestSource | None = None
+        self.size = 0  # in bytes, with what was written for the request before
 
-    @property
-    def size(self) -> int:
-        return len(self.source.decoded.text) + self.source.units.memo.size if self.source else 0
-
-    def read(self, dialect: str, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
+    def read(self, dialect: Dialect, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
         known, self.items = self.items, []  # if this fails, none is used again
-        host = get_dialect(dialect).read_request(body, self.memo)
+        host = dialect.read_request(body, self.memo)
         items = known[: self.memo.known_units]
-        items += [make_host_item(unit, unit.message) for unit in host.units[len(items) :]]
+        items += [HostItem(unit, unit.message, hash_message(unit.message)) for unit in host.units[len(items) :]]
         self.items = items
         return host, items
 
@@ -232,29 +232,37 @@ class ClientRequestReader:
     def __init__(self, most: int = 64) -> None:
         self._most = most
         self._known: OrderedDict[tuple[str, str], _KnownRequest] = OrderedDict()
+        self._size = 0
 
     def read(self, dialect: str, text: bytes, model: str, conversation: str = "") -> ClientRequest | None:
         """Read a request; None if it is not a JSON object, which the upstream shall say.
 
         `conversation` names the conversation, if that is known; else the first message identifies it.
         """
-        decoded = decode_request(text, get_dialect(dialect).messages_key, self._find_last(dialect, text, conversation))
+        form = get_dialect(dialect)
+        key, stored_answers = form.form.key, form.stored_answers
+        decoded = decode_request(text, key, self._find_last(dialect, text, conversation))
         if decoded is None:
             return None
-        stored_answers = get_dialect(dialect).stored_answers
         if stored_answers is not None and stored_answers.read_previous_id(decoded.body):
-            return _read_alone(dialect, text, decoded, model)
-        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(decoded.key)))
-        host, items = known.read(dialect, decoded.body)
-        host = _complete_host(host, dialect, decoded.body, model)
-        source = (
-            known.source.follow(decoded)
-            if known.source
-            else RequestSource(decoded, RequestCheck(dialect), RequestCheck(dialect))
-        )
+            return _read_alone(form, text, decoded, model)
+        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(key)))
+        host, items = known.read(form, decoded.body)
+        host = _complete_host(host, decoded.body.get(key), model)
+        source = known.source
+        source = RequestSource.start(dialect, decoded) if source is None else source.follow(decoded)
         known.source = source
-        self._forget_oldest()
-        return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
+        self._count(known, len(text) + source.units.memo.size)
+        return ClientRequest(
+            dialect,
+            text,
+            decoded.body,
+            host,
+            items,
+            source=source,
+            listed=decoded.listed,
+            cache_lifetime=form.read_cache_lifetime(decoded.body),
+        )
 
     def _find_last(self, dialect: str, text: bytes, conversation: str) -> RequestText | None:
         """The last request of a conversation; without a name, the newest request that begins with the same message."""
@@ -268,32 +276,38 @@ class ClientRequestReader:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
         body: JsonObject = {"input": items}
         known = self._find_known(RESPONSES.name, _identify_conversation(items))
-        self._forget_oldest()
-        return *known.read(RESPONSES.name, body), known.writer
+        self._count(known, 0)
+        return *known.read(RESPONSES, body), known.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
-        known = self._known.setdefault((dialect, conversation), _KnownRequest())
+        known = self._known.get((dialect, conversation))
+        if known is None:
+            known = self._known[dialect, conversation] = _KnownRequest()
         self._known.move_to_end((dialect, conversation))
         return known
 
-    def _forget_oldest(self) -> None:
-        size = sum(known.size for known in self._known.values())
-        while len(self._known) > self._most or size > _MAX_KNOWN_BYTES:
-            size -= self._known.popitem(last=False)[1].size
+    def _count(self, known: _KnownRequest, size: int) -> None:
+        """Take note of the size of the newest request, and forget the oldest ones beyond the limits."""
+        self._size += size - known.size
+        known.size = size
+        while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
+            self._size -= self._known.popitem(last=False)[1].size
 
 
-def _read_alone(dialect: str, text: bytes, decoded: RequestText, model: str) -> ClientRequest:
+def _read_alone(form: Dialect, text: bytes, decoded: RequestText, model: str) -> ClientRequest:
     """A request that has only what is new in its conversation: nothing of the last one is in it."""
-    host = _complete_host(get_dialect(dialect).read_request(decoded.body), dialect, decoded.body, model)
+    host = _complete_host(form.read_request(decoded.body), decoded.body.get(form.messages_key), model)
     items = [make_host_item(unit, unit.message) for unit in host.units]
-    source = RequestSource.start(dialect, decoded)
-    return ClientRequest(dialect, text, decoded.body, host, items, source=source, listed=decoded.listed)
+    source, lifetime = RequestSource.start(form.name, decoded), form.read_cache_lifetime(decoded.body)
+    return ClientRequest(
+        form.name, text, decoded.body, host, items, source=source, listed=decoded.listed, cache_lifetime=lifetime
+    )
 
 
-def _complete_host(host: HostRequest, dialect: str, body: JsonObject, model: str) -> HostRequest:
+def _complete_host(host: HostRequest, messages: object, model: str) -> HostRequest:
     if model and not host.model:
         host = msgspec.structs.replace(host, model=model)
-    if not _is_list_of_objects(body.get(get_dialect(dialect).messages_key)):
+    if not _is_list_of_objects(messages):
         host = msgspec.structs.replace(host, reason="it has messages that are not objects", previous_id="")
     return host
 
@@ -320,13 +334,15 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     text = client.text
     if client.chain is not None:
         text = _write_chained(client, followed, client.chain)
-    elif not followed.is_unchanged:
+    elif followed.changed is not None:
         text = write_view(client, followed.shown)
     is_unchanged = text == client.text
     if window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
         room = max(window - tokens, _MIN_OUTPUT)
-        text = client.change_head(text, lambda head: get_dialect(client.dialect).output.lower(head, client.body, room))
+        limit = get_dialect(client.dialect).output
+        if limit.read(client.body) > room:
+            text = client.change_head(text, lambda head: limit.lower(head, client.body, room))
     return text if is_unchanged else _check_edited(client, text)
 
 

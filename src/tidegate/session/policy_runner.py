@@ -4,8 +4,6 @@ The plan (`core/plan.py`) says what to do as data. Here it is done: effects are 
 are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
-import sys
-import warnings
 from collections import Counter as Tally
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -17,6 +15,7 @@ from tidegate.core.budget import (
     Budget,
     count_excess,
     describe_unknown_window,
+    limit_held,
     make_budget,
     measure_request,
     note_assumed_window,
@@ -43,7 +42,7 @@ from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.sweep.cost_model import CachePrices
 from tidegate.core.view import View
-from tidegate.session.conversation import LiveLog
+from tidegate.session.conversation import LiveLog, warn_caller
 from tidegate.session.recall import recall_message
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.answer_check import AnswerRejected, check_written_summary
@@ -54,14 +53,6 @@ _MAX_RECOVERIES = 2
 _HOUR = 3600.0  # seconds; the longer of the two lifetimes that a usage report tells apart
 _MARGIN = 50
 """One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
-
-
-def _warn_caller(text: str, category: type[Warning]) -> None:
-    """Warn at the line outside of the session's own code that called it."""
-    frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and str(frame.f_back.f_globals.get("__name__")).startswith("tidegate.session."):
-        frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level + 1)
 
 
 class PolicyRunner:
@@ -143,13 +134,16 @@ class PolicyRunner:
 
     @property
     def budget(self) -> Budget:
-        """The token budget. It changes only with the system prompt, the tools, the calibration and what a host asks."""
+        """The token budget. It changes with the system prompt, the tools, the calibration and what a host asks.
+
+        What is worth holding at the model's prices also follows how fast the history grows.
+        """
         view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
         scale = view.scale_by_model.get(self.live.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
         if self._budget is None or self._budget_key != key:
             self._budget, self._budget_key = self._make_budget(lifetime), key
-        return self._budget
+        return limit_held(view, self._budget, self.policy.holding)
 
     def _find_cache_lifetime(self) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
@@ -178,7 +172,7 @@ class PolicyRunner:
             self._window_reported = True
             text = describe_unknown_window(self.live.model, self.budget)
             self.live.history.append_note(WindowUnknown(text))
-            _warn_caller(text, UnknownWindowWarning)
+            warn_caller(text, UnknownWindowWarning)
 
     @property
     def tokens(self) -> int:
@@ -191,7 +185,7 @@ class PolicyRunner:
         self.refusals = 0
         self._report_assumed_window()
         for text in describe_ignored_results(self._view) if self._view.orphans else ():
-            _warn_caller(text, IgnoredResultWarning)
+            warn_caller(text, IgnoredResultWarning)
         for moment in self._due_moments():
             rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
             yield from self._run_moment(moment, rules)

@@ -236,7 +236,7 @@ class StateNotes:
         if is_new_state_note(view):
             note = newest_state_note(view)
             since = sum(item.tokens for item in view.items_after(note.horizon_seq if note else 0))
-            return since > self._runner.budget.room * _REFRESH_SHARE and fill >= WRITE_AT
+            return since > self._runner.budget.held_room * _REFRESH_SHARE and fill >= WRITE_AT
         if not self._attempts:
             return True
         return self._may_try_again(fill)
@@ -250,7 +250,7 @@ class StateNotes:
         if self._attempts and not self._may_try_again(fill):
             return False
         since = sum(item.tokens for item in view.items_after(self._prepared_seq))
-        is_new = not self._prepared_seq or since > self._runner.budget.room * _REFRESH_SHARE
+        is_new = not self._prepared_seq or since > self._runner.budget.held_room * _REFRESH_SHARE
         return is_new and is_summary_near(self._runner.plan_context(self._runner.policy))
 
     def pause(self) -> None:
@@ -503,7 +503,7 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
     sections = merge_sections(before, joined)
     if not sections:
         raise AnswerUnusable("it said nothing")
-    sections, cut = trim_sections(sections, task.limits.note, counter)
+    sections, cut = trim_sections(sections, task.limits.note, counter, is_update=task.previous is not None)
     known = originals.up_to(task.horizon)
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
@@ -532,9 +532,13 @@ def quote_orders(text: str) -> str:
 
 
 def trim_sections(
-    sections: Mapping[str, str], tokens: int, counter: TokenCounter
+    sections: Mapping[str, str], tokens: int, counter: TokenCounter, *, is_update: bool
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """The sections without lines of the least important ones, if all take far more than `tokens`."""
+    """The sections without lines of the least important ones, if all take far more than `tokens`.
+
+    Of a first note the last lines of a section go first: the model began with the most important ones. Of an update the
+    oldest go first, because the update's own lines come last.
+    """
     size = sum(counter.count_text(text) for text in sections.values())
     if size > tokens * _MAX_FAR_OVER:
         raise AnswerUnusable(f"it was too long: {size:,} tokens instead of {tokens:,}")
@@ -543,7 +547,7 @@ def trim_sections(
     for heading in _CUT_ORDER:
         lines = trimmed.get(heading, [])
         while size > tokens * _MAX_OVER and len(lines) > 1:
-            size -= counter.count_text(lines.pop(0 if heading == HEADINGS[1] else -1))
+            size -= counter.count_text(lines.pop(0 if is_update or heading == HEADINGS[1] else -1))
             cut += 1
     if not cut:
         return dict(sections), ()

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from threading import Lock
 
 from tidegate.core.errors import BadInput
@@ -11,6 +12,7 @@ from tidegate.store.store import SessionInfo
 _MAX_NAME_CHARS = 512
 
 
+@lru_cache(1_024)  # every append asks
 def check_session_name(session: str) -> None:
     """Refuse a session name that some backend could not store, before anything is written."""
     remedy = f"Use 1 to {_MAX_NAME_CHARS} characters of text without NUL."

@@ -69,7 +69,7 @@ class KeptLog:
         self._store = store
         self._blobs = blobs
         self.session_name = session
-        self._head = store.head(session)
+        self.head = store.head(session)  # the seq of the last event that this process knows; 0 if the log is empty
         self._known_record = self._newest()  # a record we know, to notice another log in this one's place
         self._append_async: _AppendAsync | None = None  # the store's own, once someone asks for it
 
@@ -78,19 +78,14 @@ class KeptLog:
         damage).
         """
         with suppress(DamagedData, SessionNotFound):
-            for record in self._store.read(self.session_name, self._head) if self._head else ():
-                return self._head, record
+            for record in self._store.read(self.session_name, self.head) if self.head else ():
+                return self.head, record
         return 0, b""
-
-    @property
-    def head(self) -> int:
-        """The seq of the last event that this process knows; 0 if the log is empty."""
-        return self._head
 
     def append(self, *events: Event) -> None:
         """Append events in one step. StaleHead if others appended since the head was read."""
         records = self._move_large_records(self._encode_records(events))
-        self._advance(self._store.append(self.session_name, self._head, records), records)
+        self._advance(self._store.append(self.session_name, self.head, records), records)
 
     async def append_async(self, *events: Event) -> bool:
         """`append` without blocking the event loop. False if `read_new_events` returned the events before this did."""
@@ -100,21 +95,21 @@ class KeptLog:
 
             records = await asyncio.to_thread(self._move_large_records, records)  # it writes a blob
         append = self._append_async = self._append_async or _get_append_async(self._store)
-        head = await append(self.session_name, self._head, records)
-        if head <= self._head:
+        head = await append(self.session_name, self.head, records)
+        if head <= self.head:
             return False
         self._advance(head, records)
         return True
 
     def _encode_records(self, events: Sequence[Event]) -> list[bytes]:
-        check_sequence(self._head, events)
+        check_sequence(self.head, events)
         return [encode_event(event) for event in events]
 
     def _move_large_records(self, records: list[bytes]) -> list[bytes]:
         return [self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record for record in records]
 
     def _advance(self, head: int, records: Sequence[bytes]) -> None:
-        self._head = head
+        self.head = head
         self._known_record = (head, records[-1])
 
     def _move_to_blob(self, record: bytes) -> bytes:
@@ -124,13 +119,13 @@ class KeptLog:
         if self._blobs is None:
             return record
         there = self._store.head(self.session_name)
-        if there != self._head:
-            raise stale_head_error(self.session_name, self._head, there)
+        if there != self.head:
+            raise stale_head_error(self.session_name, self.head, there)
         return store_if_large(record, self.session_name, self._blobs)
 
     def read(self, start: int = 1) -> Iterator[Event]:
         """Yield the events from this seq up to the known head."""
-        head = self._head
+        head = self.head
         if start > head:
             return
         seq, record = self._known_record
@@ -148,12 +143,12 @@ class KeptLog:
         SessionNotFound if the session was removed, or removed and created again.
         """
         there = self._store.head(self.session_name)
-        if there < self._head:
+        if there < self.head:
             raise SessionNotFound(
-                f"Session {self.session_name!r} was removed meanwhile: it ends with record {there}, not {self._head}.",
+                f"Session {self.session_name!r} was removed meanwhile: it ends with record {there}, not {self.head}.",
                 "Open the session again.",
             )
-        if there == self._head:
+        if there == self.head:
             return
         if not (self._is_same_log() or self._was_rewritten()):
             raise SessionNotFound(
@@ -161,8 +156,8 @@ class KeptLog:
                 " the one that was there.",
                 "Open the session again.",
             )
-        for event in self._events(self._head + 1):
-            self._head = event.seq
+        for event in self._events(self.head + 1):
+            self.head = event.seq
             yield event
 
     def _is_same_log(self) -> bool:
@@ -178,7 +173,7 @@ class KeptLog:
 
     def _was_rewritten(self) -> bool:
         """Whether later events say that something was forgotten: that may have been the record we know."""
-        for seq, record in enumerate(self._store.read(self.session_name, self._head + 1), self._head + 1):
+        for seq, record in enumerate(self._store.read(self.session_name, self.head + 1), self.head + 1):
             what = self._event(seq, record).payload
             if is_note(what, ContentForgotten):
                 return True
@@ -186,7 +181,7 @@ class KeptLog:
 
     def _remember_record(self, seq: int, record: bytes) -> None:
         """Remember the newest record. A known one is not replaced: its place may hold another record by now."""
-        if seq >= self._head and seq > self._known_record[0]:
+        if seq >= self.head and seq > self._known_record[0]:
             self._known_record = (seq, record)
 
     def _events(self, start: int) -> Iterator[Event]:

@@ -6,7 +6,6 @@ escapes them. Our own colors bypass it through `make_console`. The full-screen a
 check, `ControlFilter` in `tui/app.py`.
 """
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +13,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from tidegate.core.errors import IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.errors import IgnoredResultWarning, SystemMessageWarning, UnknownWindowWarning
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.terminal_text import clean_line, clean_text, escape_controls, strip_controls
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MARKS: Final = (
     "\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u0e34-\u0e3a\u0e47-\u0e4e"
     "\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0\ufe00-\ufe0f\ufe20-\ufe2f"
 )
-_EXCESS_MARKS: Final = re.compile(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
+_EXCESS_MARKS: Final = LazyPattern(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
 """Combining marks after the eighth on one character. A terminal would draw a taller stack over other lines."""
 _SEARCHED_CHARS: Final = 4_000
 """Characters at the end of a text in which a secret may begin that is not complete."""
@@ -39,7 +39,7 @@ _NARROW_INDENT: Final = 4
 
 def hide_engine_warnings() -> None:
     """Keep what the engine warns programs of from the terminal: the commands say it in their own output."""
-    for each in (UnknownWindowWarning, IgnoredResultWarning):
+    for each in (UnknownWindowWarning, IgnoredResultWarning, SystemMessageWarning):
         warnings.simplefilter("ignore", each)
 
 
@@ -195,7 +195,7 @@ class TextSanitizer:
         return self._mask is not None and self._mask.may_continue(self._clean(text[-_SEARCHED_CHARS:]))
 
     def _clean(self, text: str) -> str:
-        return _EXCESS_MARKS.sub("", clean_text(text)).expandtabs(TAB_WIDTH)
+        return _EXCESS_MARKS.compiled.sub("", clean_text(text)).expandtabs(TAB_WIDTH)
 
     def sanitize_line(self, text: str) -> str:
         return " ".join(self(text).split())

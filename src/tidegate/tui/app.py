@@ -453,12 +453,12 @@ class ChatApp(App[int]):
     @work(group="pick", exclusive=True)
     async def _choose_theme(self, name: str) -> None:
         try:
-            chosen = find_theme(name) if name else await self.pickers.pick_theme()
+            theme = find_theme(name) if name else await self.pickers.pick_theme()
         except BadInput as bad:
             self._show_answer(f"/theme {name}", str(bad), error=True)
             return
-        if chosen:
-            self._use_theme(chosen)
+        if theme:
+            self._use_theme(theme)
 
     def action_help(self) -> None:
         self._show_answer("/help", f"{KEY_HELP}\n\n{self.agent_thread.commands.help()}")

@@ -32,17 +32,17 @@ class PasteFilter:
             data = self._strip_pasted(data, messages) if self._in_paste else self._pass_typed(data, messages)
         return "".join(messages)
 
-    def _pass_typed(self, data: str, told: list[str]) -> str:
+    def _pass_typed(self, data: str, output: list[str]) -> str:
         """Return the text up to the start mark of a paste. The mark may have begun in the piece before."""
         whole = self._typed_tail + data
         place = whole.find(PASTE_START)
         cut = len(data) if place < 0 else place + len(PASTE_START) - len(self._typed_tail)
         self._in_paste = place >= 0
         self._typed_tail = "" if self._in_paste else whole[-len(PASTE_START) + 1 :]
-        told.append(data[:cut])
+        output.append(data[:cut])
         return data[cut:]
 
-    def _strip_pasted(self, data: str, told: list[str]) -> str:
+    def _strip_pasted(self, data: str, output: list[str]) -> str:
         """Return the pasted text up to its end mark. The beginning of a possible mark is held back until the next
         piece."""
         text, end, rest = (self._possible_end + data).partition(PASTE_END)
@@ -51,7 +51,7 @@ class PasteFilter:
             part = next((size for size in range(len(PASTE_END) - 1, 0, -1) if text.endswith(PASTE_END[:size])), 0)
             text, self._possible_end = text[: len(text) - part], text[len(text) - part :]
         # One character begins a sequence as well as two: what shows pasted text takes it out whole.
-        told += [text.replace("\x1b[", "\x9b").replace("\x1b", ""), end]
+        output += [text.replace("\x1b[", "\x9b").replace("\x1b", ""), end]
         self._in_paste = not end
         return rest
 

@@ -51,15 +51,15 @@ def _mask_findings(findings: Findings, mask: Callable[[str], str]) -> Findings:
         change(session, name=mask(session.name), project=mask(session.project)) for session in findings.sessions
     )
     windows = tuple(
-        change(window, lost=tuple(_mask_losses(lost, mask) for lost in window.lost or ()))
+        change(window, lost=tuple(_mask_losses(losses, mask) for losses in window.lost or ()))
         for window in findings.windows
     )
     return change(findings, title=mask(findings.title), sessions=sessions, windows=windows)
 
 
-def _mask_losses(lost: SessionLosses, mask: Callable[[str], str]) -> SessionLosses:
-    items = tuple(msgspec.structs.replace(item, what=mask(item.what)) for item in lost.items)
-    return msgspec.structs.replace(lost, items=items)
+def _mask_losses(losses: SessionLosses, mask: Callable[[str], str]) -> SessionLosses:
+    items = tuple(msgspec.structs.replace(item, what=mask(item.what)) for item in losses.items)
+    return msgspec.structs.replace(losses, items=items)
 
 
 class _SessionDetail(msgspec.Struct):
@@ -74,8 +74,8 @@ def _split_details(window: WindowFindings, place: int, blocks: dict[str, bytes])
     by_session: dict[str, _SessionDetail] = {}
     for series in window.curves or ():
         by_session.setdefault(series.session, _SessionDetail()).curves.append(series)
-    for lost in window.lost or ():
-        by_session.setdefault(lost.session, _SessionDetail()).lost.append(lost)
+    for losses in window.lost or ():
+        by_session.setdefault(losses.session, _SessionDetail()).lost.append(losses)
     where: dict[str, str] = {}
     chunk: dict[str, _SessionDetail] = {}
     size = 0

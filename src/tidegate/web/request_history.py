@@ -96,15 +96,15 @@ def read_request_history(log: Log, prices: Mapping[str, ModelInfo] | None = None
     return RequestHistory(sorted(reader.requests, key=lambda each: each.head), reader.side_spending)
 
 
-def _add_report(requests: list[RequestRecord], event: Event, used: UsageReported, info: ModelInfo | None) -> None:
+def _add_report(requests: list[RequestRecord], event: Event, report: UsageReported, info: ModelInfo | None) -> None:
     """Add a usage report. It may come before the answer or after it; then the request is known already."""
     last = requests[-1] if requests else None
-    if last is not None and last.used is None and _find_earliest_head(requests) <= used.log_head < last.answer_seq:
-        last.head, last.time, last.used, last.model_info = used.log_head, event.time, used, info
-    elif last is not None and last.used is None and not used.log_head:
-        last.time, last.used, last.model_info = event.time, used, info
+    if last is not None and last.used is None and _find_earliest_head(requests) <= report.log_head < last.answer_seq:
+        last.head, last.time, last.used, last.model_info = report.log_head, event.time, report, info
+    elif last is not None and last.used is None and not report.log_head:
+        last.time, last.used, last.model_info = event.time, report, info
     else:
-        requests.append(RequestRecord(used.log_head, event.time, 0, used, info))
+        requests.append(RequestRecord(report.log_head, event.time, 0, report, info))
 
 
 def _find_earliest_head(requests: list[RequestRecord]) -> int:
@@ -119,13 +119,13 @@ def _add_answer(requests: list[RequestRecord], event: Event) -> None:
         requests.append(RequestRecord(event.seq - 1, event.time, event.seq))
 
 
-def request_usage(used: UsageReported | None) -> Usage:
+def request_usage(report: UsageReported | None) -> Usage:
     """Return the usage of a request; nothing if none was reported yet."""
-    return _NO_USAGE if used is None else usage_or_estimate(used)
+    return _NO_USAGE if report is None else usage_or_estimate(report)
 
 
-def _add_side_cost(spending: SideSpending, noted: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:
-    side_cost = read_note(noted, SideCost)
+def _add_side_cost(spending: SideSpending, note: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:
+    side_cost = read_note(note, SideCost)
     if side_cost is None:
         return
     tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens

@@ -10,6 +10,7 @@ import msgspec
 from tidegate import __version__
 from tidegate.datafolder.time_format import format_time
 from tidegate.models.catalog import ModelInfo
+from tidegate.session.reports.changes import Change
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.document import render_document
@@ -17,10 +18,10 @@ from tidegate.web.request_history import SideSpending, request_usage
 from tidegate.web.session_story import (
     MAX_CHART_POINTS,
     MAX_LISTED_CHANGES,
+    ChangeComparison,
     RequestRow,
     RequestState,
     SessionStory,
-    ViewChange,
     read_session_story,
     thin_rows,
 )
@@ -84,8 +85,9 @@ class RequestFigures(msgspec.Struct, frozen=True):
 class SessionPageData(msgspec.Struct, frozen=True):
     """The data block `main` of the page. The scripts in assets/ read these keys.
 
-    `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; `chunks`
-    are the numbers of texts in the other blocks; `denied` are pairs of a call id and who or what denied the call.
+    `first` is the index of the first request in `requests`; `older` counts the changes that are not listed; the
+    `comparisons` are those of the `changes`, in the same order; `chunks` are the numbers of texts in the other blocks;
+    `denied` are pairs of a call id and who or what denied the call.
     """
 
     session: str
@@ -96,7 +98,8 @@ class SessionPageData(msgspec.Struct, frozen=True):
     first: int
     requests: list[RequestFigures]
     older: int
-    changes: list[ViewChange]
+    changes: list[Change]
+    comparisons: list[ChangeComparison]
     states: list[RequestState]
     chunks: list[int]
     beside: SideSpending
@@ -139,6 +142,7 @@ def render_session_page(
         requests=_list_request_figures(story.rows)[len(story.rows) - len(recent) :],
         older=max(0, len(story.changes) - MAX_LISTED_CHANGES),
         changes=story.changes[-MAX_LISTED_CHANGES:],
+        comparisons=story.comparisons[-MAX_LISTED_CHANGES:],
         states=story.states,
         chunks=[len(chunk) for chunk in chunks],
         beside=story.side_spending,
@@ -233,32 +237,32 @@ def _render_body(title: str, story: SessionStory) -> str:
 def _format_subtitle(story: SessionStory) -> str:
     clients = list(dict.fromkeys(row.client for row in story.rows if row.client))
     models = list(dict.fromkeys(row.model for row in story.rows if row.model))
-    named = " · ".join(", ".join(each) for each in (clients, models[-3:] or ["no model named"]) if each)
+    names = " · ".join(", ".join(each) for each in (clients, models[-3:] or ["no model named"]) if each)
     times = [row.request.time for row in story.rows]
     if not times:
-        return f"{named} · {story.head:,} records"
+        return f"{names} · {story.head:,} records"
     first, last = (format_time(each, zone=UTC) for each in (min(times), max(times)))
-    return f"{named} · {story.head:,} records · {first} to {last} UTC"
+    return f"{names} · {story.head:,} records · {first} to {last} UTC"
 
 
 def _format_figures(story: SessionStory) -> dict[str, str]:
     rows = story.rows
-    used = [request_usage(row.request.used) for row in rows]
-    read, cached = sum(each.input_tokens for each in used), sum(each.cache_read for each in used)
-    paid = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
+    usages = [request_usage(row.request.used) for row in rows]
+    read, cached = sum(each.input_tokens for each in usages), sum(each.cache_read for each in usages)
+    dollars = sum(row.request.cost.total for row in rows) + story.side_spending.dollars
     priced = any(row.request.cost.is_priced for row in rows)
     missing = story.side_spending.unpriced or any(
         row.request.used is not None and not row.request.cost.is_priced for row in rows
     )
-    edits = sum(bool(change.moment) for change in story.changes)
-    cost = f"{'&gt; ' if missing else ''}${paid:,.4f}" if priced or paid else "not known"
+    edits = sum(change.is_edit for change in story.changes)
+    cost = f"{'&gt; ' if missing else ''}${dollars:,.4f}" if priced or dollars else "not known"
     return {
         "requests": f"{len(rows):,}",
         "compactions": f"{edits:,}",
         "fullest": _format_fullest(story),
         "tokens read": f"{read:,}",
         "of these cached": f"{100 * cached / read:.1f}%" if read else "–",
-        "tokens written": f"{sum(each.output_tokens for each in used):,}",
+        "tokens written": f"{sum(each.output_tokens for each in usages):,}",
         "cost": cost,
     }
 

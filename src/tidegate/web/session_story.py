@@ -12,26 +12,19 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
-from tidegate.core.edits import EditIndex
-from tidegate.core.events import Event, EventPayload, NoteAdded, ViewEdited
+from tidegate.core.events import Event, NoteAdded
 from tidegate.core.log_fold import fold_log
+from tidegate.core.messages import STATE_NOTE
 from tidegate.core.notes import (
-    LISTED_NOTES,
-    EditRedone,
-    EditUndone,
     EventLeftOut,
     ModelNote,
-    StateNote,
-    is_note,
-    read_note,
 )
 from tidegate.core.thinking_walk import seq_of_id
-from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
-from tidegate.session.reports.state_note_report import NoteParts, describe_listed_note, split_note
+from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
+from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.session.request import parse_model_note
 from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import Log
@@ -78,38 +71,25 @@ class RequestRow(msgspec.Struct, frozen=True):
     client: str
 
 
-class ViewChange(msgspec.Struct, frozen=True):
-    """An edit of the view, or a note that changed it.
+class ChangeComparison(msgspec.Struct, frozen=True):
+    """What was sent `before` and `after` a change, as indexes of states; -1: the texts are left out.
 
-    `before` and `after` are our own token counts of the history, from the log; `full` and `left` are the size of a
-    request in the provider's tokens. `was` and `now` are indexes of states. Of a state note, `note` are the parts, and
-    `sources` the indexes of the texts of messages that it cites.
+    Of a state note, `note` are the parts, and `sources` the indexes of the texts of messages that it cites.
     """
 
-    seq: int
-    time: float
-    what: str
-    moment: str
-    rule: str
-    why: str
     before: int
     after: int
-    full: int
-    left: int
-    dropped: int
-    replaced: int
-    inserted: int
-    undone: bool
-    was: int
-    now: int
     note: NoteParts | None = None
     sources: dict[str, int] = {}
 
 
 class SessionStory(msgspec.Struct, frozen=True):
+    """`comparisons` are those of the `changes`, in the same order."""
+
     head: int
     rows: list[RequestRow]
-    changes: list[ViewChange]
+    changes: list[Change]
+    comparisons: list[ChangeComparison]
     states: list[RequestState]
     pool: TextPool
     side_spending: SideSpending
@@ -164,7 +144,8 @@ class _StoryReader:
         self._states: list[RequestState] = []
         self._last_indexes: list[int] = []
         self._rows: list[RequestRow] = []
-        self._changes: list[ViewChange] = []
+        self._changes: list[Change] = []
+        self._comparisons: list[ChangeComparison] = []
         self._unlisted_count = 0
         self._requests_by_head: dict[int, list[RequestRecord]] = defaultdict(list)
         for each in history.requests:
@@ -173,23 +154,23 @@ class _StoryReader:
         self._first_open_head = recent[0].head if len(recent) < len(history.requests) else 0
 
     def read(self) -> SessionStory:
-        undone: set[int] = set()
+        undone_edits: set[int] = set()
         denials = DenialIndex()
         changes = 0
         for event in self._log.read():
             payload = event.payload
             denials.feed(payload)
-            changes += _is_change(payload)
-            if (toggle := read_note(payload, EditUndone) or read_note(payload, EditRedone)) is not None:
-                (undone.add if isinstance(toggle, EditUndone) else undone.discard)(toggle.edit)
+            changes += is_change(payload)
+            follow_undo(undone_edits, payload)
         self._unlisted_count = max(0, changes - MAX_LISTED_CHANGES)
         self._add_requests_at(Event(0, 0.0, EventLeftOut().pack()))
         for event in self._log.read():
-            self._process_event(event, undone)
+            self._process_event(event, undone_edits)
         return SessionStory(
             self._log.head,
             self._rows,
             self._changes,
+            self._comparisons,
             self._states,
             self._pool,
             self._history.side_spending,
@@ -197,26 +178,32 @@ class _StoryReader:
             [(call_id, self._mask(by)) for call_id, by in denials.list_denials()],
         )
 
-    def _process_event(self, event: Event, undone: set[int]) -> None:
-        payload = event.payload
-        is_change = _is_change(payload)
-        is_listed = is_change and event.seq >= self._first_open_head and len(self._changes) >= self._unlisted_count
-        was, full = (self._add_state() if is_listed else -1), (self._measure_request() if is_change else 0)
-        before, note = self._view.tokens, self._view.state_note
-        self._fold(event)
-        self._follow_model()
-        now = self._add_state() if is_listed else -1
-        if isinstance(payload, ViewEdited):
-            self._add_change(event, payload, full, event.seq in undone, was, now)
-        elif isinstance(payload, NoteAdded) and is_change:
-            parts = split_note(payload.text, note, self._mask) if is_note(payload, StateNote) else None
-            listed_note = describe_listed_note(payload, note, is_brief=parts is not None)
-            edited = ViewEdited(payload.topic, "", "", listed_note, before, self._view.tokens, ())
-            self._add_change(event, edited, full, False, was, now)
-            if parts is not None and is_listed:
-                sources = self._add_sources(parts.list_sources()[:_MAX_SOURCES])
-                self._changes[-1] = msgspec.structs.replace(self._changes[-1], note=parts, sources=sources)
+    def _process_event(self, event: Event, undone_edits: set[int]) -> None:
+        if is_change(event.payload):
+            self._add_change(event, is_undone=event.seq in undone_edits)
+        else:
+            self._fold(event)
         self._add_requests_at(event)
+
+    def _add_change(self, event: Event, *, is_undone: bool) -> None:
+        is_listed = event.seq >= self._first_open_head and len(self._changes) >= self._unlisted_count
+        state_before = self._add_state() if is_listed else -1
+        before, note = measure_view(self._view, self._model.model), self._view.state_note
+        self._fold(event)
+        after = measure_view(self._view, self._model.model)
+        change = read_change(event, before, after, is_undone=is_undone, is_brief=True)
+        assert change is not None, "the caller has checked the event"
+        self._changes.append(change.mask_texts(self._mask))
+        state_after = self._add_state() if is_listed else -1
+        parts = self._split_note(event, note) if is_listed else None
+        sources = self._add_sources(parts.list_sources()[:_MAX_SOURCES]) if parts is not None else {}
+        self._comparisons.append(ChangeComparison(state_before, state_after, parts, sources))
+
+    def _split_note(self, event: Event, previous: str) -> NoteParts | None:
+        what = event.payload
+        if not isinstance(what, NoteAdded) or what.topic != STATE_NOTE:
+            return None
+        return split_note(what.text, previous, self._mask)
 
     def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
         """Keep the texts of these messages for the page."""
@@ -233,6 +220,7 @@ class _StoryReader:
             self._view.fold(event)
         except RefoldNeeded:
             self._view = fold_log(lambda: islice(self._log.read(), event.seq))
+        self._follow_model()
 
     def _follow_model(self) -> None:
         if self._view.model_note == self._model_note:
@@ -240,49 +228,18 @@ class _StoryReader:
         self._model_note = self._view.model_note
         self._model, self._renderer = parse_model_note(self._model_note), None
         try:
-            noted = msgspec.json.decode(self._model_note, type=_ModelWindow).window
+            window = msgspec.json.decode(self._model_note, type=_ModelWindow).window
         except (msgspec.DecodeError, UnicodeError):
-            noted = 0
-        self._window = self._window_override or noted or find_window(self._model.model, self._model_overrides) or 0
-
-    def _add_change(self, event: Event, edit: ViewEdited, full: int, undone: bool, was: int, now: int) -> None:
-        changes = EditIndex(edit.edits)
-        self._changes.append(
-            ViewChange(
-                event.seq,
-                event.time,
-                edit.stage,
-                edit.moment,
-                self._mask(edit.rule),
-                self._mask(edit.why),
-                edit.tokens_before,
-                edit.tokens_after,
-                full,
-                self._measure_request(),
-                len(changes.dropped),
-                len(changes.replaced),
-                len(changes.inserts),
-                undone,
-                was,
-                now,
-            )
-        )
-
-    # --- sizes ----------------------------------------------------------------------------------------------------
-
-    def _measure_request(self) -> int:
-        budget = make_budget(
-            self._view, window=MAX_MEASURED_WINDOW, reserve=0, counter=TokenEstimator(), model=self._model.model
-        )
-        return measure_request(self._view, budget)
+            window = 0
+        self._window = self._window_override or window or find_window(self._model.model, self._model_overrides) or 0
 
     def _add_requests_at(self, event: Event) -> None:
         """Process the requests that were made when the log ended here."""
         for request in self._requests_by_head.get(event.seq, ()):
-            used, counts = request.used, self._category_counter.count_view(self._view)
-            reported = used.input_tokens if used is not None else 0
-            total = reported or self._measure_request()
-            model = used.model if used is not None else self._model.model
+            report, counts = request.used, self._category_counter.count_view(self._view)
+            reported = report.input_tokens if report is not None else 0
+            total = reported or measure_view(self._view, self._model.model).request
+            model = report.model if report is not None else self._model.model
             state = self._add_state() if event.seq >= self._first_open_head else -1
             parts, messages = scale_counts(counts, total), self._view.message_count
             window = self._window or find_window(model, self._model_overrides) or 0
@@ -306,10 +263,10 @@ class _StoryReader:
                 extra=model.extra,
             )
         self._renderer.update(self._view)
-        rendered = self._renderer.freeze()
-        places = self._pool.add_all(chunk[1:] for chunk in rendered.chunks)
-        head = self._pool.add(rendered.head_bytes)
-        self._states.append(_encode_state(head, rendered.key, self._last_indexes, places))
+        parts = self._renderer.freeze()
+        places = self._pool.add_all(chunk[1:] for chunk in parts.chunks)
+        head = self._pool.add(parts.head_bytes)
+        self._states.append(_encode_state(head, parts.key, self._last_indexes, places))
         self._last_indexes = places
         return len(self._states) - 1
 
@@ -324,17 +281,13 @@ class _StoryReader:
         return lines
 
 
-def _is_change(payload: EventPayload) -> bool:
-    return isinstance(payload, ViewEdited) or is_note(payload, *LISTED_NOTES)
-
-
 def _encode_state(head: int, key: str, before: list[int], after: list[int]) -> RequestState:
     least = min(len(before), len(after))
-    kept = next((place for place in range(least) if before[place] != after[place]), least)
+    common = next((place for place in range(least) if before[place] != after[place]), least)
     tail = 0
-    while tail < least - kept and before[-1 - tail] == after[-1 - tail]:
+    while tail < least - common and before[-1 - tail] == after[-1 - tail]:
         tail += 1
-    return RequestState(head, key, kept, after[kept : len(after) - tail], tail)
+    return RequestState(head, key, common, after[common : len(after) - tail], tail)
 
 
 def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:

@@ -50,8 +50,8 @@ class TextPool:
         value = msgspec.json.decode(encoded)
         bare = self._without_blobs(value)
         text = (encoded if bare == value else _encode(bare)).decode()
-        masked = self.masker.mask_json(text)
-        value = bare if masked == text else msgspec.json.decode(masked)
+        clean_text = self.masker.mask_json(text)
+        value = bare if clean_text == text else msgspec.json.decode(clean_text)
         bounded = _encode_bounded(value, MAX_POOL_TEXT_CHARS)
         self.cut_texts += len(text) > MAX_POOL_TEXT_CHARS and bounded != _encode(value)
         return bounded
@@ -90,13 +90,13 @@ class BoundedTexts(msgspec.Struct, frozen=True):
     def chunks(self, size: int) -> Iterator[list[bytes]]:
         """Yield neighboring texts together: to show a request, the page unpacks a few chunks, not all."""
         chunk: list[bytes] = []
-        held = 0
+        size_so_far = 0
         for value in self.values:
             chunk.append(value)
-            held += len(value)
-            if held >= size:
+            size_so_far += len(value)
+            if size_so_far >= size:
                 yield chunk
-                chunk, held = [], 0
+                chunk, size_so_far = [], 0
         if chunk:
             yield chunk
 

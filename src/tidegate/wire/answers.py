@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tidegate.core.messages import Message
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import merge_adjacent_messages
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
@@ -46,10 +47,9 @@ def parse_reply(wire: str, reply: Reply) -> list[Message]:
     return merge_adjacent_messages([message for each in reply.messages for message in read(each)], "assistant")
 
 
-def read_reply(wire: str, messages: Sequence[JsonObject]) -> Message | None:
+def read_reply(dialect: Dialect, client_messages: Sequence[JsonObject]) -> Message | None:
     """The answer of a provider as it will be read when the client sends it back; None for an empty one."""
-    dialect = get_dialect(wire)
-    units = dialect.read_request({dialect.messages_key: dialect.to_client_messages(messages)}).units
+    units = dialect.read_request({dialect.form.key: client_messages}).units
     return units[0].message if units else None
 
 

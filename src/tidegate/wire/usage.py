@@ -3,30 +3,26 @@
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from tidegate.core.event_check import is_possible_count
+from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.usage import Usage
-
-
-def _read_no_compaction(usage: Mapping[str, object]) -> Usage | None:
-    return None
 
 
 class UsageForm(NamedTuple):
     """How a dialect reports usage. A report with the first of its `fields` is read by it.
 
     `further_fields` are those of a report that may lack the others. `read_compaction` gives what a compaction by the
-    provider cost, which is not in what `read` gives; None if there was none.
+    provider cost, which is not in what `read` gives; None if there was none, or if it has no compactions.
     """
 
     fields: tuple[str, ...]
     read: Callable[[Mapping[str, object]], Usage]
     further_fields: tuple[str, ...] = ()
-    read_compaction: Callable[[Mapping[str, object]], Usage | None] = _read_no_compaction
+    read_compaction: Callable[[Mapping[str, object]], Usage | None] | None = None
 
 
 def read_count(usage: Mapping[str, object], key: str) -> int:
     value = usage.get(key)
-    return value if is_possible_count(value) else 0
+    return value if type(value) is int and 0 <= value <= MAX_TOKEN_COUNT else 0
 
 
 def read_details(usage: Mapping[str, object], key: str) -> Mapping[str, object]:

@@ -1,6 +1,7 @@
 """Reading a provider's usage report without knowing its dialect."""
 
 from collections.abc import Mapping
+from functools import cache
 
 from tidegate.core.usage import Usage
 from tidegate.wire.registry import DIALECTS
@@ -8,7 +9,12 @@ from tidegate.wire.usage import INPUT_USAGE, UsageForm, bound_usage
 
 
 def _list_forms() -> list[UsageForm]:
-    return list(dict.fromkeys(dialect.usage for dialect in DIALECTS.values()))
+    return _list_forms_of(tuple(DIALECTS))
+
+
+@cache
+def _list_forms_of(names: tuple[str, ...]) -> list[UsageForm]:
+    return list(dict.fromkeys(DIALECTS[name].usage for name in names))
 
 
 def list_usage_fields() -> list[str]:
@@ -26,10 +32,13 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
     What a compaction by the provider cost is not in it: it says nothing about the size of the request.
     """
-    form = next((form for form in _list_forms() if form.fields[0] in usage), INPUT_USAGE)
-    return bound_usage(form.read(usage))
+    for form in _list_forms():
+        if form.fields[0] in usage:
+            return bound_usage(form.read(usage))
+    return bound_usage(INPUT_USAGE.read(usage))
 
 
 def read_compaction_usage(usage: Mapping[str, object]) -> Usage | None:
     """Read what a compaction by the provider cost; None if there was none."""
-    return next((found for form in _list_forms() if (found := form.read_compaction(usage)) is not None), None)
+    readers = (form.read_compaction for form in _list_forms() if form.read_compaction is not None)
+    return next((found for read in readers if (found := read(usage)) is not None), None)

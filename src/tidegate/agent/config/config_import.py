@@ -22,13 +22,12 @@ from tidegate.agent.config.foreign_formats import (
 from tidegate.agent.config.provider_target import KNOWN_PROVIDERS
 from tidegate.agent.config.reader import find_variables
 from tidegate.agent.config.resolved_config import load_configured_policy
+from tidegate.agent.config.settings import LISTS_WITH_IDS
 from tidegate.agent.config.trust import find_environment_variables, find_risky_keys
-from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, read_yaml
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.text.secrets import SecretMask
 
-_LISTS_BY_ID: Final = (("agents",), ("execution", "hooks"))
-"""Lists of `tidegate.yaml` whose items have an id; in a path the id takes the place of a key."""
 _SECRET_WORDS: Final = ("key", "token", "secret", "password")
 _NO_EQUIVALENT: Final = "no equivalent"
 _Tree = dict[str, Any]
@@ -100,18 +99,12 @@ def _read_values(path: Path) -> _Tree:
         elif path.suffix == ".toml":
             values = tomllib.loads(text)
         else:
-            values = _to_plain(read_yaml(text, str(path)))
+            values = read_yaml(text, str(path)).to_plain()
     except (ValueError, RecursionError):
         raise BadInput(f"{path} cannot be parsed as {path.suffix[1:].upper()}.", "Correct it first.") from None
     except TidegateError as error:  # the parser may quote a secret
         raise BadInput(SecretMask()(error.args[0]), error.remedy) from None
     return values if isinstance(values, dict) else {}
-
-
-def _to_plain(node: YamlNode) -> Any:
-    if isinstance(node.value, dict):
-        return {key: _to_plain(each) for key, each in node.value.items()}
-    return [_to_plain(each) for each in node.value] if isinstance(node.value, list) else node.value
 
 
 # --- checking -------------------------------------------------------------------------------------------------------
@@ -180,7 +173,7 @@ def _build_tree(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Tree:
             if not isinstance(place, dict):
                 return {}
         place[entry.setting[-1]] = entry.value
-    for path in _LISTS_BY_ID:
+    for path in LISTS_WITH_IDS:
         items = get_path(tree, path)
         if isinstance(items, dict):
             get_path(tree, path[:-1])[path[-1]] = [{"id": key, **each} for key, each in items.items()]

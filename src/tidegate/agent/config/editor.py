@@ -18,10 +18,10 @@ from tidegate.agent.config.foreign_file import FOREIGN_ENDING, find_foreign_name
 from tidegate.agent.config.launch import LaunchOptions
 from tidegate.agent.config.limits import UNMERGED_KEYS
 from tidegate.agent.config.resolved_config import ResolvedConfig, load_configured_policy
-from tidegate.agent.config.settings import EARLIER_KEYS, FileSettings
+from tidegate.agent.config.settings import EARLIER_KEYS, LISTS_WITH_IDS, FileSettings
 from tidegate.agent.config.trust import trust_project_file
 from tidegate.core.config.values import quote_value
-from tidegate.core.config.yaml_tree import YamlNode, read_yaml
+from tidegate.core.config.yaml_tree import read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.disk.atomic_files import make_folder, write_atomically
 from tidegate.presets import load, preset_names
@@ -30,8 +30,6 @@ _BLANK_LINES: Final = r":[ \t]*(?:#[^\n]*)?\n(?:[ \t]*(?:#[^\n]*)?\n)*"
 _MAPPING_INDENT: Final = re.compile(rf"^( *)[^\s#-][^\n]*{_BLANK_LINES}(\1 +)[^\s#-]", re.MULTILINE)
 _SEQUENCE_INDENT: Final = re.compile(rf"^( *)[^\s#-][^\n]*{_BLANK_LINES}(\1 *)- ", re.MULTILINE)
 """The indentation of a file, which a change keeps."""
-_LISTS_WITH_IDS: Final = {("agents",): 1, ("execution", "hooks"): 2}
-"""Lists whose items have an id, by their path; the number is the index of the id in the path of a setting."""
 
 
 class _SettingChange(NamedTuple):
@@ -122,13 +120,7 @@ def _resolve_policy_path(name: object) -> object:
 def _parse_value(text: str) -> object:
     if text.startswith("{{"):
         return text
-    return _node_to_value(read_yaml(text, "the value"))
-
-
-def _node_to_value(node: YamlNode) -> object:
-    if isinstance(node.value, dict):
-        return {key: _node_to_value(each) for key, each in node.value.items()}
-    return [_node_to_value(each) for each in node.value] if isinstance(node.value, list) else node.value
+    return read_yaml(text, "the value").to_plain()
 
 
 def _choose_file(options: LaunchOptions, config: ResolvedConfig, change: _SettingChange) -> Path:
@@ -136,7 +128,7 @@ def _choose_file(options: LaunchOptions, config: ResolvedConfig, change: _Settin
     files = options.files
     units = [change.name, ".".join(change.path)]
     units += [".".join(change.path[: index + 1]) for index, word in enumerate(change.path) if word in UNMERGED_KEYS]
-    units += [".".join(change.path[: len(head) + 1]) for head in _LISTS_WITH_IDS if change.path[: len(head)] == head]
+    units += [".".join(change.path[: len(head) + 1]) for head in LISTS_WITH_IDS if change.path[: len(head)] == head]
     for unit in units:
         source = config.sources.get(unit, "")
         for file in (files.project, files.user):
@@ -189,7 +181,7 @@ def _set_value(top: Any, change: _SettingChange, file: Path) -> None:
     index = 0
     while index < len(change.path) - 1:
         word = change.path[index]
-        has_ids = change.path[: index + 1] in _LISTS_WITH_IDS
+        has_ids = change.path[: index + 1] in LISTS_WITH_IDS
         word = _key_in_file(mapping, word)
         inner = mapping.get(word) if isinstance(mapping, dict) else None
         if word == "policy" and isinstance(inner, str):  # the short form

@@ -102,7 +102,7 @@ def _flatten_settings(
     parts = list_setting_parts(value)
     if parts is None:
         plain = isinstance(value, str) and value and value.isprintable()
-        text = str(value) if plain else msgspec.json.encode(value).decode()
+        text = str(value) if plain else msgspec.json.encode(value, enc_hook=str).decode()
         value_text = MASKED if path in config.hidden_paths and value else SecretMask()(text)
         yield EffectiveSetting(path, value_text, config.sources.get(path, "default"))
         return

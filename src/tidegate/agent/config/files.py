@@ -2,19 +2,18 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from tidegate.agent.config.foreign_file import adapt_foreign_file, list_unused_keys
 from tidegate.agent.config.limits import ParsedConfigFile, combine_config_files, merge_nodes
-from tidegate.agent.config.reader import SettingsReader, node_id
+from tidegate.agent.config.reader import SettingsReader
 from tidegate.agent.config.resolved_config import COMMON_CONTEXT_KEYS, ResolvedConfig, UserLimits
 from tidegate.agent.config.settings import EARLIER_KEYS, AgentSettings, ContextSettings, FileSettings
 from tidegate.agent.hook_types import CompactContext, ModuleAction
 from tidegate.agent.tools.modules import BUILTIN_TOOL_NAMES, MODULE_ACTIONS
+from tidegate.core.config.conversion import node_id
 from tidegate.core.config.values import SourcePosition, quote_value, suggest_name
 from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
@@ -27,6 +26,7 @@ CONFIG_FILE = "tidegate.yaml"
 _NO_POSITION = SourcePosition("", 0)
 _OWN_KEYS = {"allow_env": "the environment", "recall_earlier_sessions": "earlier sessions"}
 """Keys that only the user's own file may have, and what they allow to read."""
+_PATHS_OF_EARLIER_KEYS = (("agents", "*"), ("agents", "*", "model", "context"), ("execution", "context"))
 _MAX_RULES_CHARS = 8_000
 """The length of all `rules` together: they are sent with every request."""
 
@@ -98,7 +98,7 @@ def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: st
 def may_recall_earlier_sessions(files: ConfigFiles, environment: Mapping[str, str]) -> bool:
     """Whether the user's own file allows to read the earlier sessions of a project. No other file is asked."""
     user = _parse_file(files.user, _read_bytes(files.user))
-    return user is not None and _read_settings(user, environment).whole.recall_earlier_sessions
+    return user is not None and _read_file_settings(user, environment).settings.recall_earlier_sessions
 
 
 def parse_config(
@@ -113,22 +113,21 @@ def parse_config(
 def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, agent: str = "") -> ResolvedConfig:
     """Resolve the settings of one agent. The whole files are checked, but only variables it uses must be set."""
     top, bounds = _combine_sources(sources, environment)
-    whole, settings, reader = _read_settings(top, environment)
-    ident = _pick_agent(whole.agents, agent).id
-    own = _find_agent_node(top, ident)
-    picked = AgentSettings(ident) if own is None else reader.read(own, AgentSettings, f"agents.{ident}")
-    node = _context_node(top, own)
+    reader = SettingsReader(environment)
+    settings: FileSettings = reader.read(top, FileSettings, "")
+    picked = _pick_agent(settings.agents, agent)
+    node = _context_node(top, picked.id)
     context: ContextSettings = ContextSettings() if node is None else reader.read(node, ContextSettings, "context")
-    declared = frozenset(node.value) if node is not None and isinstance(node.value, dict) else frozenset[str]()
+    reader.require_variables(lambda path: _is_shared(path) or path.startswith(f"agents.{picked.id}."))
     config = ResolvedConfig(
         settings,
         picked,
         context,
-        declared,
+        frozenset(node.entries) if node is not None else frozenset(),
         reader.sources,
         frozenset(reader.hidden_paths),
         bounds,
-        _project_sets_policy(sources),
+        sources.project is not None and not sources.is_explicit and "policy" in sources.project.entries,
         list_unused_keys(sources.project) if sources.project is not None and sources.is_explicit else (),
     )
     _check_names(config)
@@ -136,45 +135,33 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
     return config
 
 
-def _project_sets_policy(sources: ConfigSources) -> bool:
-    if sources.project is None or sources.is_explicit:
-        return False
-    return isinstance(sources.project.value, dict) and "policy" in sources.project.value
-
-
 def _combine_sources(sources: ConfigSources, environment: Mapping[str, str]) -> tuple[YamlNode, UserLimits | None]:
     """Combine the files. A file that the user named wins; a project's file cannot loosen the user's own."""
     project, user = (None if node is None else _expand_policy(node) for node in (sources.project, sources.user))
     project = adapt_foreign_file(project) if project is not None and sources.is_explicit else project
-    if project is not None and not sources.is_explicit and isinstance(project.value, dict):
-        for key in _OWN_KEYS.keys() & project.value.keys():
-            raise project.value[key].key.make_error(
+    if project is not None and not sources.is_explicit:
+        for key in _OWN_KEYS.keys() & project.entries.keys():
+            raise project.entries[key].key.make_error(
                 f"a project's file cannot allow itself to read {_OWN_KEYS[key]}.", f"Set {key} in your own file."
             )
     if project is None or user is None:
         return project or user or YamlNode(_NO_POSITION, {}, 0, _NO_POSITION), None
     if sources.is_explicit:
         return merge_nodes(project, user), None
-    theirs, own = (ParsedConfigFile(node, _read_settings(node, environment).used) for node in (project, user))
+    theirs, own = (_read_file_settings(node, environment) for node in (project, user))
     return combine_config_files(theirs, own, environment)
 
 
-class _SettingsRead(NamedTuple):
-    """The settings of a file. In `whole`, variables that are not set stay as written; in `used`, only those of agents
-    and contexts do.
-    """
-
-    whole: FileSettings
-    used: FileSettings
-    reader: SettingsReader
-
-
-def _read_settings(top: YamlNode, environment: Mapping[str, str]) -> _SettingsRead:
-    whole: FileSettings = SettingsReader(environment, lenient=True).read(top, FileSettings, "")
+def _read_file_settings(top: YamlNode, environment: Mapping[str, str]) -> ParsedConfigFile:
     reader = SettingsReader(environment)
-    used: FileSettings = reader.read(_without_agents(top), FileSettings, "")
-    execution = msgspec.structs.replace(used.execution, context=whole.execution.context)
-    return _SettingsRead(whole, msgspec.structs.replace(used, agents=whole.agents, execution=execution), reader)
+    settings: FileSettings = reader.read(top, FileSettings, "")
+    reader.require_variables(_is_shared)
+    return ParsedConfigFile(top, settings, reader.unset)
+
+
+def _is_shared(path: str) -> bool:
+    """Whether every agent uses the setting at a path: it is of no agent, and of no context."""
+    return not path.startswith(("agents.", "execution.context."))
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
@@ -217,38 +204,24 @@ def read_config_text(text: str, source: str) -> YamlNode | None:
         raise BadPolicy(SecretMask()(error.args[0]), error.remedy) from None
 
 
-def _rename_earlier_keys(top: YamlNode) -> YamlNode:
+def _rename_earlier_keys(node: YamlNode, path: tuple[str, ...] = ()) -> YamlNode:
     """Return a file with `model` and `summary_model` where it says `brain` and `summary_brain`."""
-    agents, execution = _descend(top, "agents"), _descend(top, "execution")
-    if not isinstance(top.value, dict) or not (agents or execution):
-        return top
-    changed = dict(top.value)
-    if agents is not None and isinstance(agents.value, list):
-        changed["agents"] = agents._replace(value=[_rename_agent_keys(each) for each in agents.value])
-    if execution is not None:
-        changed["execution"] = _change_inner(execution, "context", _rename_key)
-    return top._replace(value=changed)
-
-
-def _rename_agent_keys(agent: YamlNode) -> YamlNode:
-    return _change_inner(_rename_key(agent), "model", lambda model: _change_inner(model, "context", _rename_key))
-
-
-def _change_inner(node: YamlNode, key: str, change: Callable[[YamlNode], YamlNode]) -> YamlNode:
-    if not isinstance(node.value, dict) or key not in node.value:
+    if not any(each[: len(path)] == path for each in _PATHS_OF_EARLIER_KEYS):
         return node
-    return node._replace(value={**node.value, key: change(node.value[key])})
-
-
-def _rename_key(node: YamlNode) -> YamlNode:
+    if isinstance(node.value, list):
+        return node._replace(value=[_rename_earlier_keys(each, (*path, "*")) for each in node.value])
     if not isinstance(node.value, dict):
         return node
-    for earlier in EARLIER_KEYS.keys() & node.value.keys():
-        if EARLIER_KEYS[earlier] in node.value:
+    renamed = EARLIER_KEYS if path in _PATHS_OF_EARLIER_KEYS else {}
+    for earlier in renamed.keys() & node.value.keys():
+        if renamed[earlier] in node.value:
             raise node.value[earlier].key.make_error(
-                f'"{earlier}" and "{EARLIER_KEYS[earlier]}" are the same key.', f"Leave out {earlier}."
+                f'"{earlier}" and "{renamed[earlier]}" are the same key.', f"Leave out {earlier}."
             )
-    return node._replace(value={EARLIER_KEYS.get(key, key): each for key, each in node.value.items()})
+    names = {key: renamed.get(key, key) for key in node.value}
+    return node._replace(
+        value={name: _rename_earlier_keys(node.value[key], (*path, name)) for key, name in names.items()}
+    )
 
 
 def _expand_policy(top: YamlNode) -> YamlNode:
@@ -276,35 +249,15 @@ def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings
     return (leading or list(agents) or [AgentSettings("assistant")])[0]
 
 
-def _find_agent_node(top: YamlNode, ident: str) -> YamlNode | None:
-    agents = _descend(top, "agents")
-    items = agents.value if agents is not None and isinstance(agents.value, list) else []
-    return next((each for each in items if node_id(each) == ident), None)
-
-
-def _without_agents(top: YamlNode) -> YamlNode:
-    """Return the part of a file that every agent uses: without the agents, and without the context."""
-    assert isinstance(top.value, dict)
-    kept = {key: node for key, node in top.value.items() if key != "agents"}
-    execution = kept.get("execution")
-    if execution is not None and isinstance(execution.value, dict):
-        inner = {key: node for key, node in execution.value.items() if key != "context"}
-        kept["execution"] = execution._replace(value=inner)
-    return top._replace(value=kept)
-
-
-def _context_node(top: YamlNode, agent: YamlNode | None) -> YamlNode | None:
+def _context_node(top: YamlNode, agent: str) -> YamlNode | None:
     """Return the context of the agent's model, merged over that of the execution."""
-    own, execution = _descend(agent, "model", "context"), _descend(top, "execution", "context")
+    agents = top.find("agents")
+    items = agents.elements if agents is not None else []
+    own = next((each.find("model", "context") for each in items if node_id(each) == agent), None)
+    execution = top.find("execution", "context")
     if own is None or execution is None:
         return own or execution
     return merge_nodes(own, execution)
-
-
-def _descend(node: YamlNode | None, *keys: str) -> YamlNode | None:
-    for key in keys:
-        node = node.value.get(key) if node is not None and isinstance(node.value, dict) else None
-    return node
 
 
 def _check_names(config: ResolvedConfig) -> None:

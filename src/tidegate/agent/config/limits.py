@@ -7,17 +7,18 @@ file can only tighten what the user's own file says. Every value of the project'
 The two files are combined as nodes, so that every value still knows its file and line.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from tidegate.agent.config.reader import SettingsReader, node_id
+from tidegate.agent.config.reader import SettingsReader
 from tidegate.agent.config.resolved_config import IgnoredValue, UserLimits
 from tidegate.agent.config.settings import PRICE_KEYS, FileSettings
 from tidegate.agent.config.tool_access import make_approval_rules, resolve_tool_name
 from tidegate.agent.tools.approval import VERDICTS_BY_STRICTNESS, ApprovalRules, ApprovalVerdict, decide_approval
 from tidegate.agent.tools.command_rules import intersect_command_rules
+from tidegate.core.config.conversion import node_id
 from tidegate.core.config.values import quote_value
 from tidegate.core.config.yaml_tree import YamlNode
 
@@ -31,10 +32,11 @@ _SettingPath = tuple[str, ...]
 
 
 class ParsedConfigFile(NamedTuple):
-    """A file: its nodes, and the settings read from them."""
+    """A file: its nodes, the settings read from them, and the paths whose variables are not set."""
 
     top: YamlNode
     settings: FileSettings
+    unset: Collection[str]
 
 
 class CombinedConfig(NamedTuple):
@@ -47,8 +49,8 @@ def combine_config_files(
 ) -> CombinedConfig:
     """Combine a project's file with the user's own."""
     approval = make_approval_rules(own.settings.capabilities, _given_capabilities(own.top))
-    combiner = _FileCombiner(project.settings, own.settings, approval)
-    addressed = combiner.drop_addresses((), project.top, SettingsReader(environment, lenient=True))
+    combiner = _FileCombiner(project, own, approval)
+    addressed = combiner.drop_addresses((), project.top, SettingsReader(environment))
     top = combiner.combine((), addressed, own.top)
     tools = ApprovalRules(make_approval_rules(project.settings.capabilities, ()).verdicts, default_verdict=None)
     return CombinedConfig(
@@ -74,9 +76,9 @@ def merge_nodes(over: YamlNode, under: YamlNode) -> YamlNode:
 class _FileCombiner:
     """Combines two files. A method for a kind of limit takes its path and both nodes, which are not null."""
 
-    def __init__(self, project: FileSettings, own: FileSettings, approval: ApprovalRules) -> None:
-        self._project = project
-        self._own = own
+    def __init__(self, project: ParsedConfigFile, own: ParsedConfigFile, approval: ApprovalRules) -> None:
+        self._project, self._own = project.settings, own.settings
+        self._own_unset, self._unset = own.unset, {*project.unset, *own.unset}
         self._approval = approval
         self.ignored: list[IgnoredValue] = []
 
@@ -99,8 +101,8 @@ class _FileCombiner:
     def take_smaller(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         """Take the smaller number. Null is no limit; 0 is none either, except for spending."""
         theirs, ours = self._values(path)
-        if isinstance(theirs, str) or isinstance(ours, str):  # a variable of a context that is not set
-            return project if isinstance(theirs, str) else own
+        if ".".join(path) in self._unset:  # a variable of a context: an error once it is used
+            return own if ".".join(path) in self._own_unset else project
         bounds = [each for each in (theirs, ours) if each is not None and (each or path[0] == "spend")]
         if not bounds or theirs == min(bounds):
             return project
@@ -122,35 +124,35 @@ class _FileCombiner:
 
     def add_entries(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         """Combine entries by name: the project's file may add entries, but not change those of the user."""
-        entries = dict(_mapping(own))
-        for name, node in _mapping(project).items():
+        entries = dict(own.entries)
+        for name, node in project.entries.items():
             if name in entries:
                 self.take_own((*path, name), node, entries[name])
-        return own._replace(value={**entries, **{n: e for n, e in _mapping(project).items() if n not in entries}})
+        return own._replace(value={**entries, **{n: e for n, e in project.entries.items() if n not in entries}})
 
     def add_hooks(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        ids = {node_id(each) for each in _items(own)}
-        for each in _items(project):
+        ids = {node_id(each) for each in own.elements}
+        for each in project.elements:
             if node_id(each) in ids:
                 self._ignore((*path, node_id(each)), each, "is ignored: your own file has a hook with this id")
-        return own._replace(value=[*_items(own), *(each for each in _items(project) if node_id(each) not in ids)])
+        return own._replace(value=[*own.elements, *(each for each in project.elements if node_id(each) not in ids)])
 
     def unite(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         theirs, ours = self._values(path)
-        new = [node for node, value in zip(_items(project), theirs, strict=True) if value not in ours]
-        return own._replace(value=[*_items(own), *new])
+        new = [node for node, value in zip(project.elements, theirs, strict=True) if value not in ours]
+        return own._replace(value=[*own.elements, *new])
 
     def intersect(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         theirs, ours = self._values(path)
-        for node, value in zip(_items(project), theirs, strict=True):
+        for node, value in zip(project.elements, theirs, strict=True):
             if value not in ours:
                 self._ignore(path, node)
         return own._replace(
-            value=[node for node, value in zip(_items(own), ours, strict=True) if value in theirs],
+            value=[node for node, value in zip(own.elements, ours, strict=True) if value in theirs],
         )
 
     def intersect_modules(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        theirs, ours = _mapping(project), _mapping(own)
+        theirs, ours = project.entries, own.entries
         for name in theirs:
             if name not in ours:
                 self._ignore((*path, name), theirs[name], "is ignored: your own file does not name this module")
@@ -159,16 +161,16 @@ class _FileCombiner:
 
     def combine_capabilities(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         """Combine capabilities. Verdicts of different patterns are not compared here but by `ApprovalRules.bounds`."""
-        theirs, ours = dict(_mapping(project)), dict(_mapping(own))
+        theirs, ours = dict(project.entries), dict(own.entries)
         tools = theirs.pop("tools", None)
         if tools is not None and isinstance(tools.value, dict):
             kept = {name: node for name, node in tools.value.items() if self._strict_enough(name, node)}
-            given = _mapping(ours["tools"]) if "tools" in ours else {}
+            given = ours["tools"].entries if "tools" in ours else {}
             theirs["tools"] = tools._replace(value={**given, **kept})
             ours.pop("tools", None)
         commands = theirs.get("allow_commands")
         if commands is not None and "allow_commands" not in ours and self._own_verdict("shell") != "allow":
-            for node in _items(theirs.pop("allow_commands")):
+            for node in theirs.pop("allow_commands").elements:
                 self._ignore((*path, "allow_commands"), node)
         for key, node in ours.items():
             theirs[key] = self.combine((*path, key), theirs[key], node) if key in theirs else node
@@ -177,11 +179,11 @@ class _FileCombiner:
     def intersect_commands(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         theirs, ours = self._values(path)
         both = intersect_command_rules(ours, theirs)
-        for node, value in zip(_items(project), theirs, strict=True):
+        for node, value in zip(project.elements, theirs, strict=True):
             if value not in both:
                 self._ignore(path, node, "is ignored: no rule of your own file allows it")
-        kept = [node for node, value in zip(_items(own), ours, strict=True) if value in both]
-        new = [node for node, value in zip(_items(project), theirs, strict=True) if value in both - set(ours)]
+        kept = [node for node, value in zip(own.elements, ours, strict=True) if value in both]
+        new = [node for node, value in zip(project.elements, theirs, strict=True) if value in both - set(ours)]
         return own._replace(value=[*kept, *new])
 
     def take_stricter_default(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
@@ -206,7 +208,7 @@ class _FileCombiner:
         return node._replace(value=found)
 
     def _without_address(self, path: _SettingPath, config: YamlNode, provider: str) -> YamlNode:
-        given = dict(_mapping(config))
+        given = dict(config.entries)
         for key in ("base_url", "headers"):
             if key in given:
                 self._ignore((*path, key), given.pop(key), f"is ignored: your own file sets providers.{provider}")
@@ -262,9 +264,9 @@ _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath,
 
 def _given_capabilities(top: YamlNode) -> frozenset[str]:
     """Return the keys of `capabilities` that have a value in a file."""
-    capabilities = _mapping(top).get("capabilities")
-    found = _mapping(capabilities) if capabilities is not None else {}
-    return frozenset(key for key, node in found.items() if node.value is not None)
+    capabilities = top.find("capabilities")
+    given = capabilities.entries.items() if capabilities is not None else ()
+    return frozenset(key for key, node in given if node.value is not None)
 
 
 def _value(settings: FileSettings, path: _SettingPath) -> Any:
@@ -273,11 +275,3 @@ def _value(settings: FileSettings, path: _SettingPath) -> Any:
         fields = msgspec.structs.asdict(value) if isinstance(value, msgspec.Struct) else value
         value = fields.get(key) if isinstance(fields, dict) else None
     return value
-
-
-def _mapping(node: YamlNode) -> dict[str, YamlNode]:
-    return node.value if isinstance(node.value, dict) else {}
-
-
-def _items(node: YamlNode) -> list[YamlNode]:
-    return node.value if isinstance(node.value, list) else []

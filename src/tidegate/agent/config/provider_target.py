@@ -7,10 +7,10 @@ from typing import Final
 
 import msgspec
 
-from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import AgentModel, ProviderSettings
 from tidegate.core.config.values import quote_value, suggest_name
 from tidegate.core.errors import BadInput
+from tidegate.core.text.secrets import SecretString
 from tidegate.plugins import Plugin, find_plugin, list_plugins
 from tidegate.wire.registry import DIALECTS, find_dialect_of_model, get_dialect, resolve_dialect
 
@@ -117,7 +117,7 @@ def resolve_target(
     )
     base_url, base_url_source = next((each for each in choices if each[0]), ("", "default"))
     key_env = (declared.key_env if declared else "") or (known.key_env if known else "")
-    key, key_source = agent_model.config.api_key, "config.api_key"
+    key, key_source = str(agent_model.config.api_key), "config.api_key"
     if not key and key_env:
         key, key_source = environment.get(key_env, ""), f"${key_env}"
     return ProviderTarget(

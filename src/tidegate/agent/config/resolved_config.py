@@ -7,7 +7,6 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.agent.config.provider_target import ProviderTarget, resolve_target
-from tidegate.agent.config.reader import SecretString
 from tidegate.agent.config.settings import (
     AgentModel,
     AgentSettings,
@@ -20,6 +19,7 @@ from tidegate.agent.hook_types import CompactContext, ContextPressure, Hook
 from tidegate.agent.tools.approval import ApprovalRules
 from tidegate.core.errors import BadPolicy
 from tidegate.core.policy.policy import Policy, PolicyContext
+from tidegate.core.text.secrets import SecretString
 from tidegate.presets import DEFAULT_PRESET, list_context_presets, load
 
 COMMON_CONTEXT_KEYS = frozenset({"max_tokens", "output_reserved", "summary_model"})

@@ -11,14 +11,13 @@ from msgspec import Meta
 
 from tidegate.agent.hook_types import Hook
 from tidegate.agent.tools.approval import ApprovalVerdict
+from tidegate.core.text.secrets import SecretString
 from tidegate.wire.registry import DIALECTS
 
 NonNegativeInt = Annotated[int, Meta(ge=0)]
 PositiveInt = Annotated[int, Meta(ge=1)]
 NonNegativeFloat = Annotated[float, Meta(ge=0)]
 UnitInterval = Annotated[float, Meta(ge=0, le=1)]
-SecretText = Annotated[str, Meta(extra={"secret": True})]
-"""Text that is shown masked and never quoted in an error."""
 ConfigName = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$")]
 _Scalar = str | int | float | bool | None
 UserRule = Annotated[str, Meta(min_length=1, max_length=500)]
@@ -30,18 +29,20 @@ else:  # the file may name any dialect of the registry
     DialectName = Literal[tuple(DIALECTS)]
 EARLIER_KEYS: Final = {"brain": "model", "summary_brain": "summary_model"}
 """Names of keys that are still accepted, and those that they have now."""
+LISTS_WITH_IDS: Final = (("agents",), ("execution", "hooks"))
+"""Lists whose items have an id, by which paths name them."""
 BackendName = Literal["openai_compat", "openai", "openai_responses", "anthropic", "gemini", "embedded"]
 
 
-class ModelAccess(msgspec.Struct, frozen=True):
+class ModelAccess(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the provider of a model is reached. These values override those of `providers`."""
 
-    api_key: SecretText = ""
+    api_key: SecretString = SecretString("")
     base_url: str = ""
-    headers: dict[str, SecretText] = {}
+    headers: dict[str, SecretString] = {}
 
 
-class ContextSettings(msgspec.Struct, frozen=True):
+class ContextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How the window is managed. `max_tokens` is the window (0: the model's). `summary_model` writes summaries."""
 
     max_tokens: NonNegativeInt = 0
@@ -54,7 +55,7 @@ class ContextSettings(msgspec.Struct, frozen=True):
     summary_model: "AgentModel | None" = None
 
 
-class AgentModel(msgspec.Struct, frozen=True):
+class AgentModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A model and its provider. `timeout` is the seconds for one reply. A null value means the provider's default."""
 
     provider: str = ""
@@ -68,7 +69,7 @@ class AgentModel(msgspec.Struct, frozen=True):
     timeout: NonNegativeFloat | None = None
 
 
-class AgentSettings(msgspec.Struct, frozen=True):
+class AgentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An agent. One with the role `specialist` or `worker` is a kind of subagent: only the tool `task` uses it.
 
     A subagent without a model uses that of the agent that calls it; `context.max_tokens` of its model is its window.
@@ -85,7 +86,7 @@ class AgentSettings(msgspec.Struct, frozen=True):
     tools: tuple[str, ...] | None = None
 
 
-class AppSettings(msgspec.Struct, frozen=True):
+class AppSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The program. `app_id` is the prefix of new session names; `name` is shown to the user."""
 
     app_id: ConfigName = "tidegate"
@@ -93,20 +94,20 @@ class AppSettings(msgspec.Struct, frozen=True):
     description: str = ""
 
 
-class ModuleConstraints(msgspec.Struct, frozen=True):
+class ModuleConstraints(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which actions of a module are allowed; null allows every action."""
 
     allowed_actions: tuple[str, ...] | None = None
     denied_actions: tuple[str, ...] = ()
 
 
-class ModuleSettings(msgspec.Struct, frozen=True):
+class ModuleSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A set of tools. A file that names modules offers the tools of these and no others."""
 
     constraints: ModuleConstraints = ModuleConstraints()
 
 
-class ExecutionSettings(msgspec.Struct, frozen=True):
+class ExecutionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How turns run. `max_turns` limits the turns of a session (0: no limit), `max_steps` the tool calls of a turn, and
     `timeout` the seconds of a turn.
 
@@ -131,7 +132,7 @@ class ExecutionSettings(msgspec.Struct, frozen=True):
     hooks: tuple[Hook, ...] = ()
 
 
-class CapabilitySettings(msgspec.Struct, frozen=True):
+class CapabilitySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What tools may do without asking. `auto` allows tools that change nothing outside the session's own folder and
     asks about all others. The keys of `tools` are tools, patterns of names (`github__*`) or actions of modules
     (`filesystem.write`).
@@ -146,7 +147,7 @@ class CapabilitySettings(msgspec.Struct, frozen=True):
     deny_commands: tuple[str, ...] = ()
 
 
-class ProviderSettings(msgspec.Struct, frozen=True):
+class ProviderSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The address of a provider. `key_env` is the variable with its key. An empty base URL is the dialect's default.
 
     The variable `$TIDEGATE_<NAME>_BASE_URL` overrides the base URL. `paid` says that calls cost money even if the
@@ -158,7 +159,7 @@ class ProviderSettings(msgspec.Struct, frozen=True):
     base_url: str = ""
     key_env: Annotated[str, Meta(pattern=r"^[A-Za-z_]*[A-Za-z0-9_]*$")] = ""
     wire: DialectName | None = None
-    headers: dict[str, SecretText] = {}
+    headers: dict[str, SecretString] = {}
     paid: bool = False
     loads_models: bool | None = None
 
@@ -167,7 +168,7 @@ PRICE_KEYS = ("input", "output", "cache_read", "cache_write")
 """The prices among the settings of a model."""
 
 
-class ModelSettings(msgspec.Struct, frozen=True):
+class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Values that override the catalog for one model. Prices are dollars per million tokens.
 
     `images` is True if the model takes images. `cache_lifetime` is for how many seconds the provider keeps a prompt in
@@ -184,51 +185,51 @@ class ModelSettings(msgspec.Struct, frozen=True):
     cache_lifetime: NonNegativeFloat | None = None
 
 
-class SpendCap(msgspec.Struct, frozen=True):
+class SpendCap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A limit of spending; null is no limit."""
 
     dollars: NonNegativeFloat | None = None
     tokens: NonNegativeInt | None = None
 
 
-class SpendSettings(msgspec.Struct, frozen=True):
+class SpendSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of spending for one session and for one day. They are checked before each call."""
 
     session: SpendCap = SpendCap()
     day: SpendCap = SpendCap()
 
 
-class TraceSettings(msgspec.Struct, frozen=True):
+class TraceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The trace of a session. With `content` it has the text of every message, with secrets masked."""
 
     content: bool = False
 
 
-class PolicySettings(msgspec.Struct, frozen=True):
+class PolicySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A shipped policy or a policy file, and changes of its settings. `policy: NAME` means `policy: {name: NAME}`."""
 
     name: str = ""
     settings: dict[str, _Scalar] = {}
 
 
-class McpServerSettings(msgspec.Struct, frozen=True):
+class McpServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An MCP server: a command to start, or a URL."""
 
     command: str = ""
     args: tuple[str, ...] = ()
-    env: dict[str, SecretText] = {}
+    env: dict[str, SecretString] = {}
     url: str = ""
-    headers: dict[str, SecretText] = {}
+    headers: dict[str, SecretString] = {}
 
 
-class UpstreamSettings(msgspec.Struct, frozen=True):
+class UpstreamSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An upstream of the gateway. With `key_env`, the gateway supplies the key from this environment variable."""
 
     url: str
     key_env: VariableName | None = None
 
 
-class GatewayFileSettings(msgspec.Struct, frozen=True):
+class GatewayFileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The gateway. The keys of `upstreams` are path prefixes, those of `windows` models, those of `policies` models or
     clients.
 
@@ -257,14 +258,14 @@ class GatewayFileSettings(msgspec.Struct, frozen=True):
     max_body: PositiveInt = 64_000_000
 
 
-class ChatSettings(msgspec.Struct, frozen=True):
+class ChatSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The chat. `continue_last` says what `tidegate chat` does with the session that was last used in this folder:
     `offer` it, `always` continue it, or `never` mention it."""
 
     continue_last: Literal["offer", "always", "never"] = "offer"
 
 
-class FileSettings(msgspec.Struct, frozen=True):
+class FileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The keys at the top of the file.
 
     - `modules`: the sets of tools to offer; null offers every tool.

@@ -29,16 +29,16 @@ _RISKY_KEYS = ("capabilities", "gateway", "mcp", "providers", "skills", "tools",
 
 def find_risky_keys(top: YamlNode) -> list[str]:
     """Return the paths of the settings in a file that need trust."""
-    keys = _mapping(top)
+    keys = top.entries
     models = list(_iterate_models(top))
-    execution = _mapping(keys.get("execution"))
-    steps = execution.get("max_steps")
+    hooks, steps = top.find("execution", "hooks"), top.find("execution", "max_steps")
     found = [key for key in _RISKY_KEYS if key in keys]
     found += ["agents[].model.config"] if any("config" in each for each in models) else []
     found += ["agents[].model.model (a file of weights)"] if any(map(_loads_weights, models)) else []
-    found += ["execution.hooks"] if _list_items(execution.get("hooks")) else []
+    found += ["execution.hooks"] if hooks is not None and hooks.elements else []
     found += ["execution.max_steps"] if steps is not None and _is_above(steps, ExecutionSettings().max_steps) else []
-    priced = any(price in _mapping(model) for model in _mapping(keys.get("models")).values() for price in PRICE_KEYS)
+    catalog = keys["models"].entries.values() if "models" in keys else ()
+    priced = any(price in model.entries for model in catalog for price in PRICE_KEYS)
     return [*found, "prices under models"] if priced else found
 
 
@@ -46,17 +46,17 @@ def find_environment_variables(node: YamlNode) -> Iterator[str]:
     """Yield the names of the environment variables that a file reads."""
     if isinstance(node.value, str):
         yield from find_variables(node.value)
-    for each in [*_list_items(node), *_mapping(node).values()]:
+    for each in [*node.elements, *node.entries.values()]:
         yield from find_environment_variables(each)
 
 
 def _iterate_models(node: YamlNode) -> Iterator[dict[str, YamlNode]]:
     """Yield all models of agents in a file, including those for summaries."""
-    for key, each in _mapping(node).items():
+    for key, each in node.entries.items():
         if key in ("model", "summary_model"):
-            yield _mapping(each)
+            yield each.entries
         yield from _iterate_models(each)
-    for each in _list_items(node):
+    for each in node.elements:
         yield from _iterate_models(each)
 
 
@@ -74,19 +74,12 @@ def _is_above(node: YamlNode, default: int) -> bool:
     return not isinstance(node.value, int) or node.value > default
 
 
-def _list_items(node: YamlNode | None) -> list[YamlNode]:
-    return node.value if node is not None and isinstance(node.value, list) else []
-
-
-def _mapping(node: YamlNode | None) -> dict[str, YamlNode]:
-    return node.value if node is not None and isinstance(node.value, dict) else {}
-
-
 def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
     """Raise BadInput if the project's file needs trust and the user has not given it."""
     if sources.is_explicit or sources.project is None or _read_trusted(files).get(_trust_key(files)) == sources.digest:
         return
-    allowed = [each.value for each in _list_items(_mapping(sources.user).get("allow_env"))]
+    given = sources.user.find("allow_env") if sources.user is not None else None
+    allowed = [each.value for each in given.elements] if given is not None else []
     variables = sorted({name for name in find_environment_variables(sources.project) if name not in allowed})
     risks = find_risky_keys(sources.project)
     if not risks and not variables:

@@ -226,10 +226,19 @@ def convert_value(value: object, hint: Any, what: str, place: SourcePosition) ->
     try:
         return msgspec.convert(value, hint)
     except msgspec.ValidationError as bad:
-        why = str(bad).replace("`", "").partition(" - at")[0]
-        choices = [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
-        remedy = suggest_name(value, choices) if isinstance(value, str) and choices else f"Give {describe_type(hint)}."
-        raise place.make_error(f"{what} is {quote_value(value)} ({why[:1].lower() + why[1:]}).", remedy) from None
+        why = str(bad).partition(" - at")[0]
+        raise place.make_error(f"{what} is {describe_mismatch(value, why)}.", suggest_value(value, hint)) from None
+
+
+def describe_mismatch(value: object, why: str) -> str:
+    """A value and msgspec's reason why it does not fit."""
+    return f"{quote_value(value)} ({why[:1].lower()}{why[1:].replace('`', '')})"
+
+
+def suggest_value(value: object, hint: Any) -> str:
+    """The remedy for a value that does not fit its type."""
+    choices = [str(choice) for choice in get_args(hint)] if get_origin(hint) is Literal else []
+    return suggest_name(value, choices) if isinstance(value, str) and choices else f"Give {describe_type(hint)}."
 
 
 def _describe_range(meta: object) -> str:
@@ -247,4 +256,6 @@ def describe_type(hint: Any) -> str:
         return describe_type(base) + "".join(_describe_range(each) for each in limits)
     if get_origin(hint) in (Union, UnionType):
         return " or ".join(describe_type(choice) for choice in get_args(hint))
+    if isinstance(hint, type) and issubclass(hint, str):
+        return TYPE_NAMES[str]
     return TYPE_NAMES.get(hint) or TYPE_NAMES.get(get_origin(hint)) or str(hint)

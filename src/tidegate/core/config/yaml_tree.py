@@ -28,6 +28,29 @@ class YamlNode(NamedTuple):
     size: int
     key: SourcePosition
 
+    @property
+    def entries(self) -> "dict[str, YamlNode]":
+        """The values by key; empty if this is not a mapping."""
+        return self.value if isinstance(self.value, dict) else {}
+
+    @property
+    def elements(self) -> "list[YamlNode]":
+        """The items; empty if this is not a list."""
+        return self.value if isinstance(self.value, list) else []
+
+    def find(self, *keys: str) -> "YamlNode | None":
+        """The value at a path of keys, or None."""
+        node: YamlNode | None = self
+        for key in keys:
+            node = node.entries.get(key) if node is not None else None
+        return node
+
+    def to_plain(self) -> Any:
+        """The value without positions."""
+        if isinstance(self.value, dict):
+            return {key: each.to_plain() for key, each in self.value.items()}
+        return [each.to_plain() for each in self.value] if isinstance(self.value, list) else self.value
+
     def __str__(self) -> str:
         return "a mapping" if isinstance(self.value, dict) else quote_value(self.value)
 

@@ -114,7 +114,7 @@ def ledger_allowance(policy: Policy, view: View, budget: Budget) -> int:
     ruled = pinned or (not share and any(map(_has_rule, view.items)))
     of_window = int((budget.window or budget.capacity) * (_MAX_WINDOW_SHARE if share else 1))
     of_room = share or (PIN_SHARE if pinned else _DEFAULT_SHARE if ruled else 0)
-    tokens = min(int(budget.room * of_room), MAX_LEDGER_TOKENS, of_window)
+    tokens = min(int(budget.held_room * of_room), MAX_LEDGER_TOKENS, of_window)
     if ruled:  # in a small window the share would not hold them
         tokens = max(tokens, min(budget.room // 2, _RULES_IN_SMALL_WINDOW))
     return tokens if tokens >= _MIN_LEDGER_TOKENS else 0

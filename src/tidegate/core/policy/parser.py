@@ -36,13 +36,14 @@ from tidegate.core.config.yaml_tree import YamlNode, read_yaml
 from tidegate.core.errors import BadInput
 from tidegate.core.policy.external_stage import ExternalStage
 from tidegate.core.policy.policy import COMPARISONS, METRICS, MOMENTS, Policy, PolicyContext, Rule, Stage, Trigger
+from tidegate.core.sweep.cost_model import Holding
 
 POLICY_KEYS = (
     "name about settings aliases context reserve max_output meter window default_window unknown_window unknown_limit"
-    " recoveries retention moments".split()
+    " recoveries retention holding moments".split()
 )
 RULE_KEYS = ("stage", "id", "if", "when", "cooldown", "floor")
-_FLAG_METRICS = frozenset({"unlimited"})
+_FLAG_METRICS = frozenset({"unlimited", "new_turn"})
 """Metrics that may be compared with true and false."""
 
 _SHARE_METRICS = frozenset({"pressure", "window_share", "history_share"})
@@ -89,7 +90,16 @@ def parse_policy(
         context=_context(top["context"], declared.settings, _rule_ids(top.get("moments")))
         if "context" in top
         else None,
+        holding=_holding(top["holding"], known) if "holding" in top else None,
     )
+
+
+def _holding(node: YamlNode, settings: _Settings) -> Holding:
+    """The terms for a sweep before the room is full."""
+    given = node.fields("holding", Holding._fields)
+    least = int(_number(given.get("least"), "least in holding", settings))
+    leaves = float(_number(given.get("leaves"), "leaves in holding", settings, whole=False))
+    return Holding(least, min(leaves, 1.0))
 
 
 def _context(node: YamlNode, settings: _Settings, rule_ids: Collection[str]) -> PolicyContext:

@@ -14,6 +14,7 @@ import msgspec
 from tidegate.core.budget import Budget, measure_by_meter, measure_request
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger
+from tidegate.core.sweep.cost_model import Holding
 from tidegate.core.view import View
 
 Moment = Literal["tool_result", "turn_start", "before_call", "turn_end", "overflow", "manual", "restore"]
@@ -82,7 +83,7 @@ class Policy(msgspec.Struct, frozen=True):
     `unknown_limit` limits the request, or the guard alone (`UNKNOWN_WINDOW`).
     `max_output` is the output limit to ask for; 0 for none. `recoveries` is how often a request that was refused for
     its length is shrunk and sent again. `retention` is after how many days without use a stored session is removed; 0
-    for never.
+    for never. `holding` are its terms for a sweep before the room is full; None if it has none.
     """
 
     name: str
@@ -100,6 +101,7 @@ class Policy(msgspec.Struct, frozen=True):
     retention: int = 0
     about: str = ""
     context: PolicyContext | None = None
+    holding: Holding | None = None
 
     def choose_window(self, model_window: int | None) -> int | None:
         """The window to plan with. `model_window` is the model's own, None if it is not known.
@@ -163,12 +165,18 @@ def measure_fill(request: int, history: int, budget: Budget) -> int:
 def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSizes:
     """The sizes that triggers are put into words with."""
     fill = measure_fill(request, history, budget)
-    return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill)
+    return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill, budget.held_room)
 
 
 def _measure_full_request(at: TriggerContext) -> int:
     """How much of the room is used. A policy's own estimator may say less than the guard sees."""
-    return measure_fill(max(at.tokens, measure_request(at.view, at.budget)), at.view.read_tokens, at.budget)
+    tokens = max(at.tokens, measure_request(at.view, at.budget)) if at.policy.meter else at.tokens
+    return measure_fill(tokens, at.view.read_tokens, at.budget)
+
+
+def is_new_turn(view: View) -> bool:
+    """Whether the user has spoken since the model's last answer: no work of this turn is cut in its middle yet."""
+    return any(item.message.id == view.newest_request for item in view.items_since_reply())
 
 
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
@@ -183,8 +191,9 @@ METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "fill": lambda o: _measure_full_request(o) / max(1, o.budget.room),
+    "fill": lambda o: _measure_full_request(o) / max(1, o.budget.held_room),
     "cold": lambda o: o.budget.prices.cold,
+    "new_turn": lambda o: is_new_turn(o.view),
     "unlimited": lambda o: o.budget.is_limit_unknown,
 }
 
@@ -264,11 +273,14 @@ def _read_triggers(
     values: list[float] = []
     limits: list[float] = []
     request, history, budget = occasion.tokens, occasion.view.read_tokens, occasion.budget
+    known: dict[str, float] = {}  # the alternatives often ask for the same
     holds = False
     for condition in conditions:
         holds, first = True, len(values)
         for trigger in condition:
-            value, limit = METRICS[trigger.metric](occasion), effective_threshold(trigger, budget)
+            if trigger.metric not in known:
+                known[trigger.metric] = METRICS[trigger.metric](occasion)
+            value, limit = known[trigger.metric], effective_threshold(trigger, budget)
             holds = holds and COMPARISONS[trigger.op](value, limit)
             values.append(value)
             limits.append(limit)

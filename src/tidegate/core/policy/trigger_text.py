@@ -24,7 +24,8 @@ _RELATIONS: Mapping[str, tuple[str, str]] = {
 class TriggerSizes(NamedTuple):
     """The sizes, in tokens, that shares are shares of. `capacity` is the window without the reserve.
 
-    `fill` is the used part of the room, by our own count or by the provider's report, whichever is more.
+    `fill` is the used part of the room, by our own count or by the provider's report, whichever is more; `held_room` is
+    the part of the room that is worth what reading it costs.
     """
 
     request: int
@@ -33,6 +34,7 @@ class TriggerSizes(NamedTuple):
     history: int
     room: int
     fill: int
+    held_room: int
 
 
 def describe_trigger(metric: str, op: str, value: float, limit: float, holds: bool, sizes: TriggerSizes) -> str:
@@ -41,6 +43,8 @@ def describe_trigger(metric: str, op: str, value: float, limit: float, holds: bo
         return f"the size of the model's window is {'not ' * bool(value)}known"
     if metric == "cold":
         return f"the provider's cache has {'' if value else 'not '}expired"
+    if metric == "new_turn":
+        return f"the turn {'has just begun' if value else 'began before the last answer'}"
     relation = _RELATIONS[op][not holds]
     if metric in _COUNTED:
         return f"{_COUNTED[metric]} ({value:,.10g}) {relation} {limit:,.10g}"
@@ -54,8 +58,14 @@ _SHARES: Mapping[str, Callable[[TriggerSizes], str]] = {
     "pressure": lambda sizes: f"the request ({sizes.request:,} of {sizes.capacity:,} usable tokens",
     "window_share": lambda sizes: f"the request ({sizes.request:,} of the {sizes.window or 0:,} tokens of the window",
     "history_share": lambda sizes: f"the history ({sizes.history:,} of {sizes.room:,} tokens",
-    "fill": lambda sizes: f"the history ({sizes.fill:,} of {sizes.room:,} tokens",
+    "fill": lambda sizes: f"the history ({sizes.fill:,} of {_describe_held_room(sizes)}",
 }
+
+
+def _describe_held_room(sizes: TriggerSizes) -> str:
+    if sizes.held_room == sizes.room:
+        return f"{sizes.room:,} tokens"
+    return f"the {sizes.held_room:,} tokens that are worth holding at the model's prices"
 
 
 def _percent(share: float) -> str:

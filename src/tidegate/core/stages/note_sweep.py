@@ -15,6 +15,7 @@ from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.ledger.recall_pointers import recall_range_of
+from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
 from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, STATE_NOTE, SUMMARY, Message, calls_of, text_of
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
@@ -23,14 +24,13 @@ from tidegate.core.state_note.note import is_new_state_note, newest_state_note
 from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
 from tidegate.core.state_note.passages import refresh_changes
 from tidegate.core.state_note.rendering import render_state_note
-from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
+from tidegate.core.sweep.gap_notes import Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
-_USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
 _BRIEF_SHARE: Final = 0.01  # the same if room is short
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
@@ -54,12 +54,13 @@ def note_sweep(
     note = newest_state_note(view) if is_new_state_note(view) else None
     if note is None:
         return NO_OUTCOME
-    units, room = split_groups(view), budget.room
+    units, room = split_groups(view), budget.held_room
     latest = _find_first_after(units, view, note.horizon_seq)
     if not any(unit.items[0].message.role == "assistant" for unit in units[:latest]):
         return NO_OUTCOME
-    level = int(room * min(fidelity, most, _MAX_LEVEL)) - int(room * ledger)
-    largest = int(room * min(most, _MAX_FILL)) - int(room * ledger)
+    ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
+    level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
+    largest = int(room * min(most, _MAX_FILL)) - ledger_tokens
     plan = _NoteSweep(view, budget, units, note)
     outcome = plan.fit(latest, level, level, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
     return outcome or NO_OUTCOME
@@ -94,7 +95,7 @@ class _NoteSweep:
         Half of the passages may leave for that; with `shrink` all of them, and lines of the notes.
         """
         passages = list(self._note.passages)
-        note_tokens = int(self._budget.room * _NOTE_SHARE)
+        note_tokens = limit_note_tokens(self._budget.held_room, _NOTE_SHARE)
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
@@ -105,7 +106,7 @@ class _NoteSweep:
                 first, made = moved, self._make(moved, passages, note_tokens)
             if made.tokens <= largest:
                 return self._finish(made, first, passages)
-            brief = int(self._budget.room * _BRIEF_SHARE)
+            brief = int(self._budget.held_room * _BRIEF_SHARE)
             if passages and (shrink or len(passages) * 2 > len(self._note.passages)):
                 passages.pop()
             elif shrink and note_tokens > brief:
@@ -117,7 +118,7 @@ class _NoteSweep:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
         used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
         user_tokens = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
-        used -= max(0, user_tokens - int(self._budget.room * _USER_SHARE))
+        used -= max(0, user_tokens - self._budget.user_room)
         used += self._count_note(passages) + note_tokens
         first = len(self._units)
         tokens_so_far = 0
@@ -186,7 +187,7 @@ class _NoteSweep:
             for unit in self._units[:first]
             if _is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
         ]
-        left = int(self._budget.room * _USER_SHARE)
+        left = self._budget.user_room
         sizes = sorted(item.tokens for item in user_groups)
         if sum(sizes) <= left:
             return

@@ -19,6 +19,7 @@ from typing import Final
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
 from tidegate.core.messages import (
     CLIENT_NOTE,
     NOTE,
@@ -37,7 +38,7 @@ from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
-from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, make_gap_notes
+from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import (
     describe_group,
     groups_of_note,
@@ -53,10 +54,10 @@ from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
-_USER_SHARE: Final = 0.3  # of the room: the most that old user messages take
 _NOTE_SHARE: Final = 0.045  # of the room: the most that notes and short answers take
 _RANGE_SHARE: Final = 0.05  # of the room: the most that ranges take, which join older lines of notes
 _LEDGER_FILL: Final = 0.75  # of its share: what is reserved for the ledger, which often takes less than all of it
+_MAX_TAIL_TOKENS: Final = 32_000  # 91% of the texts that agents edit again were last seen within the last 30,000 tokens
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
@@ -92,16 +93,19 @@ def sweep(
 ) -> Outcome:
     """Shorten everything old down to `fidelity`, a share of the room, and to at most `most` of it.
 
-    `tail` and `ledger` are shares of the room: for the newest groups, which stay whole, and for the ledger.
+    `tail` and `ledger` are shares of the room: for the newest groups, which stay whole, and for the ledger. The room is
+    here what is worth holding (`Budget.held_room`); new results are cut only if the history would not fit.
     """
-    units, room = split_groups(view), budget.room
+    units, room = split_groups(view), budget.held_room
+    hard_limit, tail_tokens = int(budget.room * _MAX_FILL), min(int(room * tail), _MAX_TAIL_TOKENS)
+    ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
     level, largest = int(room * min(fidelity, most, _MAX_LEVEL)), int(room * min(most, _MAX_WITH_NEW))
-    first = _find_tail(units, view, int(room * tail), level, int(room * (ledger + _NOTE_SHARE)))
-    reserved = int(room * ledger * _LEDGER_FILL)
+    first = _find_tail(units, view, tail_tokens, level, ledger_tokens + limit_note_tokens(room, _NOTE_SHARE))
+    reserved = int(ledger_tokens * _LEDGER_FILL)
     (price, start), *others = _rank_sweeps(units, view, budget, first, level)
     if not any(unit.items[0].message.role == "assistant" for unit in units[start:first]):
         return NO_OUTCOME
-    spare = sum(unit.tokens for unit in units[first:]) - int(room * tail)
+    spare = sum(unit.tokens for unit in units[first:]) - tail_tokens
     plan = _Sweep(view, budget, units, start, first)
     level = plan.fit(price.level, min(price.level + spare, largest), reserved)
     if others and plan.chosen.missed > _MAX_MISSED * plan.chosen.worth:
@@ -109,8 +113,8 @@ def sweep(
         plan = _Sweep(view, budget, units, start, first)
         level = plan.fit(price.level, min(price.level + spare, largest), reserved)
     draft = plan.draft
-    if draft.tokens > int(room * _MAX_FILL) - reserved and view.newest_request not in units[-1].ids:
-        squeeze_group(draft, units[-1], int(room * _MAX_FILL) - reserved, budget)
+    if draft.tokens > hard_limit - reserved and view.newest_request not in units[-1].ids:
+        squeeze_group(draft, units[-1], hard_limit - reserved, budget)
     if not draft.edit_count:
         return NO_OUTCOME
     swept = "what came since the last sweep" if start else "everything old"
@@ -148,7 +152,7 @@ def _rank_sweeps(
     units: Sequence[Group], view: View, budget: Budget, first: int, level: int
 ) -> list[tuple[SweepCost, int]]:
     """The sweeps to try, each with its first group: only of what came since the last one, if cheaper; of everything."""
-    room, growth = budget.room, max(1.0, view.total_tokens_said / max(1, view.reply_count))
+    room, growth = budget.held_room, max(1.0, view.total_tokens_said / max(1, view.reply_count))
     every = SweepCost(level, level, room, growth, budget.prices)
     settled = count = 0
     while settled < first and count + len(units[settled].items) <= view.settled_count:
@@ -196,7 +200,7 @@ class _Sweep:
         for number in range(at - 1, -1, -1):
             message = self._units[number].items[0].message
             if message.role == "assistant":
-                small = self._units[number].tokens <= int(self._budget.room * _LAST_ANSWER_SHARE)
+                small = self._units[number].tokens <= int(self._budget.held_room * _LAST_ANSWER_SHARE)
                 return number if number in self._old and small and not calls_of(message) else -1
         return -1
 
@@ -246,12 +250,12 @@ class _Sweep:
 
         If what must stay leaves too little for old work, the level is raised up to `largest`. Returns the level.
         """
-        room = self._budget.room
+        room = self._budget.held_room
         self._leave_repeated_texts()
         self._shorten_client_blocks()
-        self._shorten_user_messages(int(room * _USER_SHARE))
+        self._shorten_user_messages(self._budget.user_room)
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
-        note_tokens = int(room * _NOTE_SHARE)
+        note_tokens = limit_note_tokens(room, _NOTE_SHARE)
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
         workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
         workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
@@ -390,7 +394,7 @@ class _Sweep:
                 gaps.append(Gap(shown_id, unit.last_id, lines))
             in_gap = True
         gaps = [gap for gap in gaps if gap.lines]
-        ranges = int(self._budget.room * _RANGE_SHARE) if note_tokens > 0 else 0
+        ranges = limit_note_tokens(self._budget.held_room, _RANGE_SHARE) if note_tokens > 0 else 0
         self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
 
 

@@ -100,7 +100,11 @@ def write_instruction(
     words = int(limits.note * _WORDS_PER_TOKEN)
     most = f"at most {words:,} words"
     if previous is not None:
-        most = f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays"
+        size = len(write_sections(previous).split())
+        most = (
+            f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays of the"
+            f" {size:,} words of your last note"
+        )
     lines = [
         "[tidegate: the state note] Stop here for this one answer: do not go on with the task and call no tool. Soon"
         " the older messages will leave this conversation. Write down the state of the work, so that you can go on"
@@ -130,7 +134,7 @@ def write_instruction(
         lines += ["", "Your last note:", fence, text, fence]
     if previous is not None:
         lines += _tell_feedback(previous)
-    listed = list_message_ids(groups, budget, int(budget.room * _MAP_SHARE))
+    listed = list_message_ids(groups, budget, int(budget.held_room * _MAP_SHARE))
     if listed:
         lines += ["", "The ids of the messages above (the newest last):", *listed]
     return "\n".join(lines)
@@ -138,7 +142,7 @@ def write_instruction(
 
 def _estimate_tail(groups: Sequence[Group], budget: Budget) -> str:
     """The id of a message from which on all will surely or probably stay whole."""
-    left, stays = budget.room * _TAIL_SHARE, ""
+    left, stays = budget.held_room * _TAIL_SHARE, ""
     for group in reversed(groups):
         left -= group.tokens
         if left < 0 and stays:

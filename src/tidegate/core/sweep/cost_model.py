@@ -3,6 +3,11 @@
 A provider charges about a tenth of that price for a cached token, and a little more than one for a token that it writes
 to the cache. After an edit, everything behind it is written again, once. In return each later call reads less, until
 the view is full again.
+
+When a sweep pays follows from that, whatever the window is: once reading what came since the last sweep has cost as
+much as a sweep costs (`core/budget.py`). Sweeps that come earlier cost more for writing than they save for reading,
+later ones the other way round. Nothing has to be known of the session's length: whenever it ends, no other moment would
+have cost less than half.
 """
 
 from typing import Final, NamedTuple
@@ -14,7 +19,8 @@ class CachePrices(NamedTuple):
     """Prices of a cached token (`read`) and of one that is written to the cache. `lifetime` is in seconds.
 
     The defaults are usual prices and the usual lifetime; `known` says whether the prices are those of the model.
-    `cold`: the cache has expired.
+    `cold`: the cache has expired. `output` is the price of a token that the model writes. For prompts of more than
+    `step` tokens every token is dearer; 0 if there is no such step.
     """
 
     read: float = 0.1
@@ -22,6 +28,8 @@ class CachePrices(NamedTuple):
     lifetime: float = 300.0
     known: bool = False
     cold: bool = False
+    output: float = 5.0
+    step: int = 0
 
     @property
     def again(self) -> float:
@@ -38,6 +46,16 @@ class CachePrices(NamedTuple):
 
 
 ASSUMED_PRICES: Final = CachePrices()
+
+
+class Holding(NamedTuple):
+    """A policy's terms for a sweep before the room is full.
+
+    `least` tokens of history are held whatever they cost; `leaves` is the share that a sweep leaves.
+    """
+
+    least: int
+    leaves: float
 
 
 class SweepCost(NamedTuple):

@@ -15,6 +15,13 @@ from tidegate.core.sweep.group_notes import (
 )
 
 NOTE_TOKENS: Final = 20  # of a note without its lines
+_MAX_NOTES: Final = 8_000
+"""Tokens that the lines of all notes take, and ranges as much again: a map for recall. Search finds the rest."""
+
+
+def limit_note_tokens(room: int, share: float) -> int:
+    """What lines or ranges may take: a share of the room, but no more in the largest rooms."""
+    return min(int(room * share), _MAX_NOTES)
 
 
 class Gap(NamedTuple):

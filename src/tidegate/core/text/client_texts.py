@@ -51,7 +51,7 @@ def mark_added_texts(message: Message) -> Message:
     parts: list[Part] = []
     is_rest = False
     for part in message.parts:
-        if isinstance(part, Text) and part.typed is None:
+        if isinstance(part, Text) and not isinstance(part, MarkedText):
             is_rest = is_rest or _starts_with(part, _REST_STARTS)
             part = _mark_unknown(part) if is_rest or _is_added(part) else part
         parts.append(part)
@@ -66,7 +66,7 @@ def mark_client_texts(message: Message, *, after_result: bool = False) -> Messag
     marked = mark_added_texts(message)
     if after_result and _is_all_added(marked):
         return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
-    unknown = sum(map(_is_unknown, marked.parts))
+    unknown = sum(map(_is_unknown, marked.parts)) if len(marked.parts) > 1 else 0
     return marked if unknown < 2 else _replace_parts(marked, tuple(map(_mark_unknown, marked.parts)))
 
 
@@ -119,7 +119,7 @@ def _is_added(part: Text) -> bool:
 
 
 def _is_unknown(part: Part) -> bool:
-    return isinstance(part, Text) and part.typed is None and bool(part.text.strip())
+    return isinstance(part, Text) and not isinstance(part, MarkedText) and bool(part.text.strip())
 
 
 def _mark_unknown(part: Part) -> Part:

@@ -8,9 +8,10 @@ can be anywhere. A secret that was split in such a way is found in the joined te
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from functools import cache
 from itertools import pairwise
 from typing import Final, NamedTuple
+
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 KEY_CHARS: Final = r"[\w.+/=-]"
 """The characters of keys. Only between two of them a break is looked for."""
@@ -21,29 +22,30 @@ _INVISIBLE = r"\u00ad\u200b-\u200d\u2060\ufeff"
 _ODD_LINE_END = r"\f\v\x85\u2028\u2029"
 _LINE_END = r"(?:\\?\r?\n|(?:\\++r)?\\++n)"
 _PLUS = r"""(?:[+&]|(?<=[ \t])[.]|[.](?=["']))?"""
+_BREAK_STARTS: Final = frozenset("\"'`\\\r\n\u00ad\u200b\u200c\u200d\u2060\ufeff\f\v\x85\u2028\u2029")
 _STRING_END = rf"""[ \t]*+{_PLUS}(?:\ _)?[ \t]*+(?:{_LINE_END}{_LINE_START})?{_PLUS}[ \t]*+[fFrRbBuU]?\\*+["'`]"""
-_BREAK: Final = rf"""
+_BREAK: Final = LazyPattern(
+    rf"""
     ["'`\\\r\n{_INVISIBLE}{_ODD_LINE_END}](?<={KEY_CHARS}.)  # one set first: most of a text is then skipped quickly
-    (?:(?<=["'`]){_STRING_END}
-      |(?<=\\)(?:\\*+["'`]{_STRING_END}|\r?\n{_LINE_START}|\\*+(?:r\\++)?n{_LINE_START})
-      |(?<=\n){_LINE_START}
-      |(?<=\r)\n{_LINE_START}
+    (?:(?:(?<=["'`])|(?<=\\)\\*+["'`]){_STRING_END}
+      |(?:(?<=\\)(?:\r?\n|\\*+(?:r\\++)?n)|(?<=[\n{_ODD_LINE_END}])|(?<=\r)\n){_LINE_START}
       |(?<=[{_INVISIBLE}])[{_INVISIBLE}]*+
-      |(?<=[{_ODD_LINE_END}]){_LINE_START}
-    )(?={KEY_CHARS})"""
-_CONCATENATION = re.compile(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
-_CONTINUED_LINE = re.compile(rf"\\\r?\n|\\{{3}}(?:r\\)?n|[{_INVISIBLE}]")  # the second as JSON writes it
-_PENDING = re.compile(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")
+    )(?={KEY_CHARS})""",
+    re.VERBOSE | re.ASCII | re.DOTALL,
+)
+_CONCATENATION = LazyPattern(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
+_CONTINUED_LINE = LazyPattern(rf"\\\r?\n|\\{{3}}(?:r\\)?n|[{_INVISIBLE}]")  # the second as JSON writes it
+_PENDING = LazyPattern(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")
 _LONGEST_BREAK: Final = 200
-_LINE = re.compile(r"\\?\r?\n|(?:\\++r)?\\++n")
-_KEY_CHAR = re.compile(KEY_CHARS, re.ASCII)
-_NUMBER_END = re.compile(r"[:-]?[0-9]*\Z")
-_GREP_MARK = re.compile(r"[:-](?:([0-9]{1,6})[:-])?")
-_CELL_SEPARATOR = re.compile(r"[|│┃║]")
+_LINE = LazyPattern(r"\\?\r?\n|(?:\\++r)?\\++n")
+_KEY_CHAR = LazyPattern(KEY_CHARS, re.ASCII)
+_NUMBER_END = LazyPattern(r"[:-]?[0-9]*\Z")
+_GREP_MARK = LazyPattern(r"[:-](?:([0-9]{1,6})[:-])?")
+_CELL_SEPARATOR = LazyPattern(r"[|│┃║]")
 _LONGEST_NAME: Final = 300
 _MOST_CELLS: Final = 16
 _WIDEST_PADDING: Final = 2
-_LINE_NUMBER = re.compile(r"\n[ \t]*+[0-9]{1,6}[:|→-]?\Z")
+_LINE_NUMBER = LazyPattern(r"\n[ \t]*+[0-9]{1,6}[:|→-]?\Z")
 
 
 class Break(NamedTuple):
@@ -102,22 +104,18 @@ class JoinedText:
         return JoinedText(self.original, breaks)
 
 
-@cache
-def _compile_break() -> re.Pattern[str]:
-    """The pattern of a break. Compiling it takes longer than most commands need it for: they mask little."""
-    return re.compile(_BREAK, re.VERBOSE | re.ASCII | re.DOTALL)
-
-
 def join_text(text: str) -> JoinedText:
     return JoinedText(text, [*_find_breaks(text)])
 
 
 def _find_breaks(text: str) -> Iterator[Break]:
+    if not any(start in text for start in _BREAK_STARTS):
+        return
     removed = 0
-    for match in _compile_break().finditer(text):
+    for match in _BREAK.compiled.finditer(text):
         start, end = match.span()
-        is_string = _CONCATENATION.match(match[0]) is not None
-        is_certain = is_string or _CONTINUED_LINE.match(match[0]) is not None
+        is_string = _CONCATENATION.compiled.match(match[0]) is not None
+        is_certain = is_string or _CONTINUED_LINE.compiled.match(match[0]) is not None
         yield Break(start, end, start - removed, is_certain, is_string)
         removed += end - start
 
@@ -134,7 +132,7 @@ class _Piece(NamedTuple):
 
 def join_layouts(text: str) -> list[JoinedText]:
     """The text joined over the lines that `grep` prints of a file, and over the wrapped cells of each table column."""
-    ends = [*(match.span() for match in _LINE.finditer(text)), (len(text), len(text))]
+    ends = [*(match.span() for match in _LINE.compiled.finditer(text)), (len(text), len(text))]
     lines = [_Piece(after, end) for (_, after), (end, _) in pairwise([(0, 0), *ends])]
     ways = [_join_pieces(text, _find_grep_pairs(text, lines))]
     cells = _find_cell_pairs(text, lines)
@@ -146,7 +144,11 @@ def _join_pieces(text: str, pairs: list[tuple[_Piece, _Piece]]) -> JoinedText:
     """The text without what is between the pieces of each pair, if a key may go on there."""
     breaks, removed = [], 0
     for one, other in pairs:
-        if one.start < one.end and _KEY_CHAR.match(text, one.end - 1) and _KEY_CHAR.match(text, other.start, other.end):
+        if (
+            one.start < one.end
+            and _KEY_CHAR.compiled.match(text, one.end - 1)
+            and _KEY_CHAR.compiled.match(text, other.start, other.end)
+        ):
             breaks.append(Break(one.end, other.start, one.end - removed, False, False))
             removed += other.start - one.end
     return JoinedText(text, breaks)
@@ -159,8 +161,8 @@ def _find_grep_pairs(text: str, lines: list[_Piece]) -> list[tuple[_Piece, _Piec
         if text[one.start : one.start + 1] != text[other.start : other.start + 1]:
             continue
         first, second = text[one.start : one.end], text[other.start : other.end]
-        name = _NUMBER_END.sub("", _find_common_start(first[:_LONGEST_NAME], second))
-        marks = _GREP_MARK.match(first, len(name)), _GREP_MARK.match(second, len(name))
+        name = _NUMBER_END.compiled.sub("", _find_common_start(first[:_LONGEST_NAME], second))
+        marks = _GREP_MARK.compiled.match(first, len(name)), _GREP_MARK.compiled.match(second, len(name))
         if name and marks[0] and marks[1] and _are_adjacent(name, marks[0][1], marks[1][1]):
             pairs.append((_Piece(one.start + marks[0].end(), one.end), _Piece(other.start + marks[1].end(), other.end)))
     return pairs
@@ -193,7 +195,7 @@ def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Pi
 
 
 def _split_cells(text: str, line: _Piece) -> list[_Piece]:
-    places = [each.start() for each in _CELL_SEPARATOR.finditer(text, line.start, line.end)]
+    places = [each.start() for each in _CELL_SEPARATOR.compiled.finditer(text, line.start, line.end)]
     if not 1 <= len(places) <= _MOST_CELLS:
         return []
     return [
@@ -210,6 +212,6 @@ def _strip(text: str, piece: _Piece) -> _Piece:
 def strip_pending_break(text: str) -> str:
     """The text without what may be the beginning of a break at its end."""
     for pattern in (_PENDING, _LINE_NUMBER, _PENDING):
-        match = pattern.search(text, max(0, len(text) - _LONGEST_BREAK))
+        match = pattern.compiled.search(text, max(0, len(text) - _LONGEST_BREAK))
         text = text[: match.start()] if match is not None else text
     return text

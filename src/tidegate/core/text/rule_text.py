@@ -11,6 +11,7 @@ typed text, and from other text without a mark, these are left out:
 - what follows the line with which a client begins attached files or its own instructions
 - quoted lines (`>`), and quotations that begin a line
 - diffs
+- crashes: from the line with the error to the last line of its stack
 - paragraphs of more than 600 characters; each item of a list is a paragraph
 
 Text without a mark is not read at all if it has more than 2,000 characters, or 2,600 without headings, code and tables:
@@ -49,6 +50,12 @@ _ADDED_LINE: Final = re.compile(
     r"--- Content from referenced files ---|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
     r"|To suggest changes to a file you MUST "
 )
+_ERROR: Final = re.compile(
+    r"(?:Traceback \(most recent|panic: |(?:Uncaught )?(?:[\w.$]+[.:])?\w*(?:Error|Exception)\b.{0,40}?: )"
+)
+_FRAME: Final = re.compile(r"\s+at \S.*[:(]\d+|\s+at \S+ \(.*\)$|\s+File \".+\", line \d+|\t\S.*\.go:\d+")
+_MAX_ERROR_LINES: Final = 40
+"""Between the error of a crash and its stack."""
 _QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "『": "』"}
 
 
@@ -67,6 +74,7 @@ def own_words(text: str) -> str:
     """The text with each line that is not in the user's own words made empty."""
     lines = _without_client_endings(text[:READ_CHARS].split("\n"))
     lines, fenced = _without_fences(lines)
+    lines = _without_crashes(lines)
     lines = _without_tags("\n".join(lines), fenced).split("\n")
     lines = _without_quotations(_without_diffs(lines))
     return "\n".join(_without_long_paragraphs(lines))
@@ -142,6 +150,21 @@ def _without_diffs(lines: list[str]) -> list[str]:
             inside = False
         kept.append("" if inside or line.startswith("+") else line)
         after_blank = blank
+    return kept
+
+
+def _without_crashes(lines: list[str]) -> list[str]:
+    """The lines with those of crashes made empty. What the message of an error advises is not a rule of the user."""
+    kept, end = lines[:], 0
+    for frame, line in enumerate(lines):
+        if frame < end or not _FRAME.match(line):
+            continue
+        before = range(max(end, frame - _MAX_ERROR_LINES), frame)
+        start = next((number for number in before if _ERROR.match(lines[number])), frame)
+        end = frame + 1
+        while end < len(lines) and ((lines[end][:1] in " \t" and lines[end].strip()) or _ERROR.match(lines[end])):
+            end += 1
+        kept[start:end] = [""] * (end - start)
     return kept
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from itertools import pairwise
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 MASKED = "[masked]"
 
 TOKENS = r"""
@@ -145,9 +147,9 @@ def looks_random(text: str) -> bool:
 
 # --- the end of a private key whose beginning is missing ------------------------------------------------------------
 
-_PEM_END = re.compile(rf"-----END\ [A-Z0-9 ]{{0,24}}?{_PEM}", re.VERBOSE)
-_PEM_BACKWARDS = re.compile(r"[A-Za-z0-9+/=\s\\]*+", re.ASCII)
-_PEM_LINE = re.compile(r"[A-Za-z0-9+/=]{32,}+", re.ASCII)
+_PEM_END = LazyPattern(rf"-----END\ [A-Z0-9 ]{{0,24}}?{_PEM}", re.VERBOSE)
+_PEM_BACKWARDS = LazyPattern(r"[A-Za-z0-9+/=\s\\]*+", re.ASCII)
+_PEM_LINE = LazyPattern(r"[A-Za-z0-9+/=]{32,}+", re.ASCII)
 _PEM_LONGEST = 16_384
 
 
@@ -156,12 +158,12 @@ def mask_key_ends(text: str, learn: Callable[[str], None]) -> str:
     if "-----END " not in text:
         return text
     pieces, at, last = [], 0, 0
-    for match in _PEM_END.finditer(text):
+    for match in _PEM_END.compiled.finditer(text):
         before = text[max(last, match.start() - _PEM_LONGEST) : match.start()]
         last = match.end()
-        found = _PEM_BACKWARDS.match(before[::-1])
+        found = _PEM_BACKWARDS.compiled.match(before[::-1])
         lines = before[len(before) - len(found[0]) :] if found else ""
-        first = _PEM_LINE.search(lines)
+        first = _PEM_LINE.compiled.search(lines)
         if first is not None:
             learn(lines[first.start() :])
             pieces += [text[at : match.start() - len(lines) + first.start()], MASKED, "\n"]
@@ -178,15 +180,13 @@ _NAMES = (
 ).split()
 _ROOTS = ("pass", "pwd", "secret", "token", "key")
 _ROOT_OFFSET = 11  # characters from the beginning of a name to its root, at most: `encryption-key`
-_PASS = re.compile(r"pass|pwd|secret", re.IGNORECASE).match
-_NOT_SECRET_BEFORE = re.compile(
+_PASS = LazyPattern(r"pass|pwd|secret", re.IGNORECASE)
+_NOT_SECRET_BEFORE = LazyPattern(
     r"(?:next|page|continuation|cancellation|eos|bos|pad|unk|sep|stop|max|csrf)[_-]?$", re.I
 )
-_OPTION = re.compile(r"--[\w-]{0,40}$").search
+_OPTION = LazyPattern(r"--[\w-]{0,40}$")
 _NEXT_LINE = r"(?:\\?\r?\n|\\++n)[ \t]*+"
-_PLAIN = re.compile(
-    r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|v?[0-9]+(?:\.[0-9]+)+|(.)\1*|[./~].*|https?:.*|.*/.*\.\w{1,5}"
-).fullmatch
+_PLAIN = LazyPattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|v?[0-9]+(?:\.[0-9]+)+|(.)\1*|[./~].*|https?:.*|.*/.*\.\w{1,5}")
 
 
 @cache
@@ -261,12 +261,12 @@ def _key_names(lower: str, at: int) -> Iterator[int]:
 
 def _is_secret(match: re.Match[str], value: str) -> bool:
     """Return whether a value after such a name looks like a secret, and not like code or a placeholder."""
-    if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN(value):
+    if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN.compiled.fullmatch(value):
         return False
     before = match.string[max(0, match.start() - 44) : match.start()]
-    if _NOT_SECRET_BEFORE.search(before) or (match["op"] == " " and not _OPTION(before)):
+    if _NOT_SECRET_BEFORE.compiled.search(before) or (match["op"] == " " and not _OPTION.compiled.search(before)):
         return False
-    quoted, named = match["bare"] is None, _PASS(match["name"].lstrip("_")) is not None
+    quoted, named = match["bare"] is None, _PASS.compiled.match(match["name"].lstrip("_")) is not None
     if quoted and named:
         return True
     digits = sum(char.isdigit() for char in value)

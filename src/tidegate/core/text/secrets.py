@@ -6,8 +6,7 @@ The log and the session's own requests are not masked: a message is kept as it w
 may change.
 """
 
-import base64
-import json
+import binascii
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from tidegate.core.edits import Replace
 from tidegate.core.messages import Part, Result, Text
 from tidegate.core.outcome import Effect, Outcome, Spill, make_spill
 from tidegate.core.text.joined_text import KEY_CHARS, JoinedText, join_layouts, join_text, strip_pending_break
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.secret_patterns import (
     MASKED,
     SHORTEST_TOKEN,
@@ -30,7 +30,7 @@ from tidegate.core.text.secret_patterns import (
     token_shapes,
 )
 
-__all__ = ["MASKED", "SecretMask", "keys_of", "mask_outcome"]
+__all__ = ["MASKED", "SecretMask", "SecretString", "keys_of", "mask_outcome"]
 
 _MIN_SECRET_CHARS = 8
 """A configured value shorter than this is not looked for: it would be found in ordinary words."""
@@ -50,20 +50,29 @@ REMEMBERED = 256
 
 _UNQUOTED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-~")
 _IN_URL = "/?&=:@+,;~!*()#$[]"
-_WRAP = re.compile(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
-_WORD = re.compile(rf"{KEY_CHARS}++", re.ASCII)
-_LAST_WORD = re.compile(rf"(?<!{KEY_CHARS}){KEY_CHARS}*+\Z", re.ASCII)
+_WRAP = LazyPattern(r"\\?\r?\n[ \t]*|(?:\\++r)?\\++n[ \t]*")
+_WORD = LazyPattern(rf"{KEY_CHARS}++", re.ASCII)
+_LAST_WORD = LazyPattern(rf"(?<!{KEY_CHARS}){KEY_CHARS}*+\Z", re.ASCII)
 _WRAPPED = r"(?:\s|\\(?=[\r\n])|\\+[nr])*+"
-_CELL_END = re.compile(rf"{KEY_CHARS}{{0,2048}}+[ \t]{{0,2}}(?:[|│┃║\r\n]|\\+[rn])", re.ASCII)
-_LINES = re.compile(r"\s|\\+[nrt]")
-_BASE64 = re.compile(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
-_BASE64_WORD = re.compile(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
+_CELL_END = LazyPattern(rf"{KEY_CHARS}{{0,2048}}+[ \t]{{0,2}}(?:[|│┃║\r\n]|\\+[rn])", re.ASCII)
+_LINES = LazyPattern(r"\s|\\+[nrt]")
+_BASE64 = LazyPattern(r"[A-Za-z0-9+/_-]{24,}+(?:\\?\r?\n[ \t]*+[A-Za-z0-9+/_-]{2,}+|\\++n[A-Za-z0-9+/_-]{2,}+)*+={0,2}")
+_BASE64_WORD = LazyPattern(r"[A-Za-z0-9+/_-]{24,}+={0,2}")
 _ENCODED = 24
 _QUOTES = frozenset("\"'`\\")
 _TO_BASE64 = str.maketrans("-_", "+/")
 _TEXT_BYTES = frozenset((9, 10, 13, *range(32, 127)))
-_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})++")
-_URL_RUN = re.compile(r"[^\s\"'<>\\]++")
+_PERCENT = LazyPattern(r"(?:%[0-9A-Fa-f]{2})++")
+_URL_RUN = LazyPattern(r"[^\s\"'<>\\]++")
+
+
+class SecretString(str):
+    """Text whose `repr` is masked, so that no dump of a struct prints it."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "'[masked]'" if self else "''"
 
 
 class SecretMask:
@@ -148,7 +157,7 @@ class SecretMask:
         plain = "".join(joined.text.split())
         if any(_ends_with_beginning(plain, "".join(form.split())) for form in self._forms):
             return True
-        word = _LAST_WORD.search(joined.text)
+        word = _LAST_WORD.compiled.search(joined.text)
         start = word.start() if word is not None else len(joined.text)
         if joined.text[start - 1 : start] in _QUOTES or not _QUOTES.isdisjoint(seen[len(core) :]):
             return start < len(joined.text)
@@ -180,7 +189,7 @@ class SecretMask:
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
             if beginnings and match.start() < beginnings[-1] + LAYOUT_CHARS // 2:
                 continue
-            if _CELL_END.match(text, match.end()):
+            if _CELL_END.compiled.match(text, match.end()):
                 escaped = text.rfind("\\n", 0, match.start())
                 beginnings.append(max(text.rfind("\n", 0, match.start()) + 1, escaped + 2 if escaped >= 0 else 0))
                 if len(beginnings) == MOST_LAYOUTS:
@@ -224,15 +233,16 @@ class SecretMask:
     # --- encoded --------------------------------------------------------------------------------------------------
 
     def _mask_encoded(self, text: str, long: str) -> str:
-        if "%" in long and _PERCENT.search(long):
-            text = _URL_RUN.sub(self._url_mark, text)
-        if any(map(_decoded, _BASE64_WORD.findall(long))):
-            text = _BASE64.sub(self._base64_mark, text)
+        if "%" in long and _PERCENT.compiled.search(long):
+            text = _URL_RUN.compiled.sub(self._url_mark, text)
+        has_long = any(len(word) >= _ENCODED for word in long.split())
+        if has_long and any(map(_decoded, _BASE64_WORD.compiled.findall(long))):
+            text = _BASE64.compiled.sub(self._base64_mark, text)
         return text
 
     def _url_mark(self, match: re.Match[str]) -> str:
         run = match[0]
-        if "%" not in run or not _PERCENT.search(run):
+        if "%" not in run or not _PERCENT.compiled.search(run):
             return run
         decoded = _unquoted(run)
         done = self._mask_plain(decoded, decoded)
@@ -270,7 +280,7 @@ class _Sample(NamedTuple):
 
 def _samples_of_lines(secret: str) -> "Iterator[tuple[str, tuple[_Sample, ...]]]":
     """Each line of a secret: a cut may leave any of them."""
-    for line in _LINES.split(secret):
+    for line in _LINES.compiled.split(secret):
         if len(line) >= FRAGMENT and MASKED not in line:
             yield line[:LONGEST_KNOWN], tuple(_samples(line[:LONGEST_KNOWN]))
 
@@ -331,6 +341,8 @@ def keys_of(environment: Mapping[str, str]) -> list[str]:
 
 def _forms(value: str) -> Iterator[str]:
     """A value as it is, as JSON writes it (also inside a string of JSON, and as Go and HTML do), and as URLs do."""
+    import json  # noqa: PLC0415 - only where values are configured
+
     yield value
     for ascii_only in (True, False):
         once = json.dumps(value, ensure_ascii=ascii_only)[1:-1]
@@ -349,7 +361,9 @@ def _quoted(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    return _PERCENT.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
+    return _PERCENT.compiled.sub(
+        lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text
+    )
 
 
 def _percent(char: str) -> str:
@@ -403,7 +417,7 @@ def _find_split_tokens(joined: JoinedText, shape: Shape) -> Iterator[tuple[int, 
     at = joined.text.find(shape.literal)
     tries = word_end = 0
     while at >= 0:
-        if at >= word_end and (word := _WORD.match(joined.text, at)):
+        if at >= word_end and (word := _WORD.compiled.match(joined.text, at)):
             tries, word_end = 0, word.end()
         tries += 1
         end = _follow_token(joined, at, word_end, shape).end
@@ -449,7 +463,7 @@ def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _
 
 def _count_after_wrap(broken: str) -> int:
     """The characters of a break that look like a line's number: they may be the beginning of the next piece."""
-    wrap = _WRAP.search(broken)
+    wrap = _WRAP.compiled.search(broken)
     return len(broken) - wrap.end() if wrap is not None else 0
 
 
@@ -459,7 +473,7 @@ def _count_after_wrap(broken: str) -> int:
 def _base64_runs(text: str) -> Iterator[str]:
     """What of these lines may be one text in base64. Its lines have the same length, but the last may be shorter; and
     the line that seems to be the last may be a word that only follows."""
-    wraps = [*_WRAP.finditer(text)]
+    wraps = [*_WRAP.compiled.finditer(text)]
     starts = [0, *(wrap.end() for wrap in wraps)]
     ends = [*(wrap.start() for wrap in wraps), len(text)]
     lines = 1
@@ -475,7 +489,7 @@ def _decoded(run: str) -> str:
     first = _bytes(run[:_ENCODED])
     if not first or not _TEXT_BYTES.issuperset(first):
         return ""
-    whole = _bytes(_WRAP.sub("", run))
+    whole = _bytes(_WRAP.compiled.sub("", run))
     try:
         return whole.decode()
     except UnicodeDecodeError:
@@ -485,7 +499,7 @@ def _decoded(run: str) -> str:
 def _bytes(run: str) -> bytes:
     plain = run.rstrip("=").translate(_TO_BASE64)
     try:
-        return base64.b64decode(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4 % 3))
+        return binascii.a2b_base64(plain[: len(plain) - (len(plain) % 4 == 1)] + "=" * (-len(plain) % 4 % 3))
     except ValueError:
         return b""
 

@@ -14,15 +14,17 @@ JSON stays valid and complete instead: `escape_controls` writes the same charact
 import re
 from typing import Final
 
-_SEQUENCES: Final = re.compile(
+from tidegate.core.text.lazy_pattern import LazyPattern
+
+_SEQUENCES: Final = LazyPattern(
     # OSC, DCS and other strings: to their end, or to the end of the line if they have none.
     r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)?"
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     r"|\x1b[ -/]*[0-~]?"
 )
-_LINE_ENDS: Final = re.compile("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
+_LINE_ENDS: Final = LazyPattern("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _JOINERS: Final = "\u200c\u200d"
-CONTROL_CHARACTERS: Final = re.compile(
+CONTROL_CHARACTERS: Final = LazyPattern(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 except tab and line end, DEL, C1
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0"
     "\ufff0-\ufffb"  # marks of direction, and characters without width
@@ -30,22 +32,22 @@ CONTROL_CHARACTERS: Final = re.compile(
     # Joiners are kept where they join: between characters of scripts that need them, and inside emoji.
     f"|(?<![^\x00-\x7f{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f{_JOINERS}])"
 )
-SURROGATES: Final = re.compile("[\ud800-\udfff]")
+SURROGATES: Final = LazyPattern("[\ud800-\udfff]")
 _UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e]")
-_ESCAPED_IN_JSON: Final = re.compile(f"{CONTROL_CHARACTERS.pattern}|[\u2028\u2029\ud800-\udfff]")
+_ESCAPED_IN_JSON: Final = LazyPattern(f"{CONTROL_CHARACTERS.source}|[\u2028\u2029\ud800-\udfff]")
 
 
 def strip_controls(text: str) -> str:
     """The text without control, direction and invisible characters; other line ends become line feeds."""
     if _UNUSUAL.search(text) is None:
         return text
-    return CONTROL_CHARACTERS.sub("", SURROGATES.sub("\ufffd", _LINE_ENDS.sub("\n", text)))
+    return CONTROL_CHARACTERS.compiled.sub("", SURROGATES.compiled.sub("\ufffd", _LINE_ENDS.compiled.sub("\n", text)))
 
 
 def clean_text(text: str) -> str:
     """The same, with whole escape sequences removed. Lines and tabs stay."""
-    if "\x1b" in text or (not text.isascii() and _SEQUENCES.search(text)):
-        text = _SEQUENCES.sub("", text)
+    if "\x1b" in text or (not text.isascii() and _SEQUENCES.compiled.search(text)):
+        text = _SEQUENCES.compiled.sub("", text)
     return strip_controls(text)
 
 
@@ -56,7 +58,7 @@ def clean_line(text: str) -> str:
 
 def escape_controls(encoded: str) -> str:
     """JSON with the characters of `strip_controls` escaped. It decodes to the same value."""
-    return _ESCAPED_IN_JSON.sub(lambda found: "".join(map(_escape_character, found[0])), encoded)
+    return _ESCAPED_IN_JSON.compiled.sub(lambda found: "".join(map(_escape_character, found[0])), encoded)
 
 
 def _escape_character(character: str) -> str:

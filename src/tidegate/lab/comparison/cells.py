@@ -117,20 +117,20 @@ def _contain_secrets(signals: SessionSignals, mask: SecretMask) -> bool:
 def measure_cell(cell: ComparisonCell, should_stop: StopCheck) -> CellResult:
     """Return the figures of a cell, from the cache if they are there. A failure is returned and not cached."""
     results_cache = ResultCache(Path(cell.terms.cache_folder))
-    known = results_cache.get(cell.cache_key, SessionFigures)
-    if known is None:
+    figures = results_cache.get(cell.cache_key, SessionFigures)
+    if figures is None:
         try:
-            known = _mask_losses(_score_cell(cell, should_stop), cell.source)
+            figures = _mask_losses(_score_cell(cell, should_stop), cell.source)
         except TidegateError as error:
             close_peer_process()
             return CellResult(cell, None, str(error.args[0]))
         except Exception as error:  # noqa: BLE001 - one cell is never in the way of a thousand others
             close_peer_process()
             return CellResult(cell, None, f"{type(error).__name__}: {error}"[:300])
-        results_cache.put(cell.cache_key, known)
+        results_cache.put(cell.cache_key, figures)
         # As every later run reads them: a whole number comes back as the float it was declared to be.
-        known = results_cache.get(cell.cache_key, SessionFigures) or known
-    return CellResult(cell, known)
+        figures = results_cache.get(cell.cache_key, SessionFigures) or figures
+    return CellResult(cell, figures)
 
 
 def _mask_losses(figures: SessionFigures, source: SessionSource) -> SessionFigures:
@@ -180,7 +180,7 @@ def run_contender(
         return None
     policy = load_contender_policy(contender)
     lines = list_recorded_lines(recording)
-    setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS)
+    setup = ReplaySetup(policy, cell.window, cell.terms.count, _VALIDATED_DIALECTS, rates=cell.terms.rates)
     if answer_note is None and cell.terms.notes_folder:
         answer_note = NoteFolder(Path(cell.terms.notes_folder)).answer
     return replay_session(cell.source.name, lines, setup, on_request=sink, should_stop=stopped, answer_note=answer_note)

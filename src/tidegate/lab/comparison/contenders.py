@@ -63,23 +63,23 @@ class PeerContenders(NamedTuple):
     missing_reasons: list[str]
 
 
-def find_peer_contenders(wanted: Sequence[str] = ()) -> PeerContenders:
+def find_peer_contenders(names_given: Sequence[str] = ()) -> PeerContenders:
     """Return the peers of these names, or all."""
     peers = load_peers()
     names = [peer.name for peer in peers]
-    for name in wanted:
+    for name in names_given:
         if name not in names:
             raise BadInput(f"There is no peer {name!r}.", f"There are: {', '.join(names)}.")
-    found, missing = [], []
+    contenders, missing = [], []
     for peer in peers:
-        if wanted and peer.name not in wanted:
+        if names_given and peer.name not in names_given:
             continue
         why = explain_missing_peer(peer)
         if why:
             missing.append(why)
         else:
-            found.append(_make_peer_contender(peer))
-    return PeerContenders(found, missing)
+            contenders.append(_make_peer_contender(peer))
+    return PeerContenders(contenders, missing)
 
 
 def _make_peer_contender(peer: Peer) -> Contender:

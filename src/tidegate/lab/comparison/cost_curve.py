@@ -73,13 +73,13 @@ def find_dominated_points(values: _ValuesByContender, points: Sequence[str]) -> 
     At an extreme setting both cost and fidelity may get worse. Nobody would choose such a point, so it is left out.
     """
     means = {point: [_mean(values[point][key]) for key in (COST_KEY, *EQUAL_COST_KEYS)] for point in points}
-    found = set()
-    for point, (cost, *kept) in means.items():
+    dominated = set()
+    for point, (cost, *fidelity) in means.items():
         for other, (its_cost, *its_kept) in means.items():
-            no_worse = its_cost <= cost and all(its >= own for its, own in zip(its_kept, kept, strict=True))
+            no_worse = its_cost <= cost and all(its >= own for its, own in zip(its_kept, fidelity, strict=True))
             if no_worse and means[other] != means[point]:
-                found.add(point)
-    return found
+                dominated.add(point)
+    return dominated
 
 
 def _mean(values: Mapping[str, float | None]) -> float:
@@ -106,17 +106,17 @@ def compare_at_equal_cost(
     if not costs:
         return None
     within = [each for each in costs if each.point_cost <= each.contender_cost]
-    chosen = max(within, key=lambda each: each.point_cost) if within else min(costs, key=lambda each: each.point_cost)
+    nearest = max(within, key=lambda each: each.point_cost) if within else min(costs, key=lambda each: each.point_cost)
     differences = []
     for measure in (*EQUAL_COST_KEYS, COST_KEY):
         difference = estimate_difference(
-            values[chosen.point_key][measure], values[against][measure], groups, min_groups=min_groups
+            values[nearest.point_key][measure], values[against][measure], groups, min_groups=min_groups
         )
         differences.append(
             EqualCostDifference(measure, difference, judge_difference(difference, MEASURES_BY_KEY[measure].better))
         )
     return EqualCostComparison(
-        against, chosen.point_key, chosen.point_cost, chosen.contender_cost, not within, tuple(differences)
+        against, nearest.point_key, nearest.point_cost, nearest.contender_cost, not within, tuple(differences)
     )
 
 

@@ -46,23 +46,23 @@ async def write_notes(
     return notes
 
 
-async def _write_notes_of(cell: ComparisonCell, provider: Provider, folder: NoteFolder, found: WrittenNotes) -> None:
+async def _write_notes_of(cell: ComparisonCell, provider: Provider, folder: NoteFolder, notes: WrittenNotes) -> None:
     recording = load_recording(cell.source.path, cell.source.index_in_file)
     mask, loop = create_recording_mask(recording), asyncio.get_running_loop()
 
     def answer(question: ReplayedQuestion) -> str | None:
-        known = folder.read(question.key)
-        if known is not None:
-            found.known += 1
-            return known.answer
+        record = folder.read(question.key)
+        if record is not None:
+            notes.known += 1
+            return record.answer
         try:
             text, usage = asyncio.run_coroutine_threadsafe(_ask(question, provider, mask), loop).result()
         except (TidegateError, NoteRefused) as failure:
-            found.failures.append(str(explain_failure(failure)))
+            notes.failures.append(str(explain_failure(failure)))
             return None
         folder.write(RecordedNote(question.key, provider.model, text))
-        found.written += 1
-        found.usage = Usage(*(mine + more for mine, more in zip(found.usage, usage, strict=True)))
+        notes.written += 1
+        notes.usage = Usage(*(mine + more for mine, more in zip(notes.usage, usage, strict=True)))
         return text
 
     await asyncio.to_thread(run_contender, cell, recording, lambda _: None, lambda: False, answer)
@@ -112,12 +112,12 @@ class NoteEffect(NamedTuple):
         )
 
 
-def compare_with_notes(noted: ComparisonResults, plain: ComparisonResults) -> list[NoteEffect]:
+def compare_with_notes(with_notes: ComparisonResults, plain: ComparisonResults) -> list[NoteEffect]:
     """The effect of recorded notes on each policy in each window."""
     effects: list[NoteEffect] = []
-    for window in noted.plan.windows:
-        for contender in noted.plan.contenders:
-            there, without = noted.figures_of(window, contender.key), plain.figures_of(window, contender.key)
+    for window in with_notes.plan.windows:
+        for contender in with_notes.plan.contenders:
+            there, without = with_notes.figures_of(window, contender.key), plain.figures_of(window, contender.key)
             pairs = [(there[key], without[key]) for key in there.keys() & without.keys()]
             notes = sum(len(one.used_notes) for one, _ in pairs)
             missing = sum(one.missing_notes for one, _ in pairs)
@@ -141,14 +141,14 @@ def compare_with_notes(noted: ComparisonResults, plain: ComparisonResults) -> li
 def list_unused_notes(results: ComparisonResults, folder: NoteFolder) -> list[str]:
     """The keys of recorded notes that no sweep of the comparison asked for."""
     figures = [each for by_key in results.figures.values() for some in by_key.values() for each in some.values()]
-    used = {key for each in figures for key in each.used_notes}
-    return [key for key in folder.list_keys() if key not in used]
+    used_keys = {key for each in figures for key in each.used_notes}
+    return [key for key in folder.list_keys() if key not in used_keys]
 
 
-def describe_notes(noted: ComparisonResults, plain: ComparisonResults, folder: Path) -> Sequence[str]:
+def describe_notes(with_notes: ComparisonResults, plain: ComparisonResults, folder: Path) -> Sequence[str]:
     """Lines for the report of a comparison with recorded notes."""
-    lines = [effect.describe() for effect in compare_with_notes(noted, plain)]
-    if unused := list_unused_notes(noted, NoteFolder(folder)):
-        named = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
-        lines.append(f"{format_count(len(unused), 'recorded note')} for other content not used: {named}.")
+    lines = [effect.describe() for effect in compare_with_notes(with_notes, plain)]
+    if unused := list_unused_notes(with_notes, NoteFolder(folder)):
+        names = ", ".join(unused[:3]) + (", ..." if len(unused) > 3 else "")
+        lines.append(f"{format_count(len(unused), 'recorded note')} for other content not used: {names}.")
     return lines

@@ -60,21 +60,21 @@ def read_stored_findings(path: Path) -> Findings:
     return decode_findings(data, str(path))
 
 
-def has_comparable_results(stored: Findings, windows: Sequence[int], policies: Sequence[str]) -> bool:
+def has_comparable_results(before: Findings, windows: Sequence[int], policies: Sequence[str]) -> bool:
     """Return whether there is anything to compare. Checked before the comparison is run."""
     return any(
         window.window in windows and not _values_by_policy(window).keys().isdisjoint(policies)
-        for window in stored.windows
+        for window in before.windows
     )
 
 
-def check_regressions(stored: Findings, found: Findings) -> GateResult:
+def check_regressions(old: Findings, new: Findings) -> GateResult:
     """Compare new findings with stored ones."""
-    then = {window.window: _values_by_policy(window) for window in stored.windows}
-    projects = {each.key: each.project for each in found.sessions}
+    then = {window.window: _values_by_policy(window) for window in old.windows}
+    projects = {each.key: each.project for each in new.sessions}
     worse: list[Regression] = []
     compared, unmatched = 0, 0
-    for window in found.windows:
+    for window in new.windows:
         for policy, now in _values_by_policy(window).items():
             before = then.get(window.window, {}).get(policy)
             if before is None:

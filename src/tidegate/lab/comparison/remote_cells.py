@@ -67,8 +67,8 @@ def _ship(cells: Sequence[ComparisonCell]) -> ShippedCells:
 
 
 def _unpack(reply: bytes) -> Generator[CellResult, None, None]:
-    shipped, measured = msgspec.msgpack.decode(reply, type=tuple[tuple[ComparisonCell, ...], MeasuredFigures])
-    for cell, data, error in zip(shipped, measured.figures, measured.errors, strict=True):
+    shipped, answer = msgspec.msgpack.decode(reply, type=tuple[tuple[ComparisonCell, ...], MeasuredFigures])
+    for cell, data, error in zip(shipped, answer.figures, answer.errors, strict=True):
         if error:
             yield CellResult(cell, None, error)
             continue
@@ -82,9 +82,9 @@ def measure_shipped_cells(task: bytes, should_stop: StopCheck) -> bytes:
     """Measure the cells of one recording on a worker."""
     shipped = msgspec.msgpack.decode(task, type=ShippedCells)
     with TemporaryDirectory(prefix="tidegate-lab-") as folder:
-        measured = [_measure(cell, shipped, Path(folder), should_stop) for cell in shipped.cells]
-    figures = tuple(msgspec.msgpack.encode(each.figures) for each in measured)
-    errors = tuple(each.error for each in measured)
+        results = [_measure(cell, shipped, Path(folder), should_stop) for cell in shipped.cells]
+    figures = tuple(msgspec.msgpack.encode(each.figures) for each in results)
+    errors = tuple(each.error for each in results)
     return msgspec.msgpack.encode((shipped.cells, MeasuredFigures(figures, errors)))
 
 

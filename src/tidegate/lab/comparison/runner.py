@@ -81,14 +81,14 @@ class ComparisonResults(msgspec.Struct):
         cells = self.plan.list_cells() if self.failures else []
         return sorted(self.failures, key=lambda each: cells.index(each.cell))
 
-    def add_result(self, measured: CellResult) -> None:
-        cell = measured.cell
+    def add_result(self, result: CellResult) -> None:
+        cell = result.cell
         self.unmeasured_cells -= 1
-        if measured.figures is None:
-            self.failures.append(measured)
+        if result.figures is None:
+            self.failures.append(result)
         else:
             by_contender = self.figures.setdefault(cell.window, {})
-            by_contender.setdefault(cell.contender.key, {})[cell.source.content_hash] = measured.figures
+            by_contender.setdefault(cell.contender.key, {})[cell.source.content_hash] = result.figures
 
 
 def load_cached_results(plan: ComparisonPlan) -> ComparisonResults:
@@ -127,13 +127,13 @@ def run_comparison(
     try:
         if engine.is_remote:
             with closing(measure_remotely(engine, own)) as stream:
-                for measured in stream:
-                    results.add_result(measured)
+                for result in stream:
+                    results.add_result(result)
                     on_progress(1)
             missing, engine = [cell for cell in missing if cell.contender.peer_name], ProcessEngine(1)
         with closing(engine.run(measure_cell, missing)) as stream:
-            for measured in stream:
-                results.add_result(measured)
+            for result in stream:
+                results.add_result(result)
                 on_progress(1)
     finally:
         close_peer_process()

@@ -68,20 +68,20 @@ def scan_sources(paths: Sequence[Path], cache: Path, count: str, jobs: int) -> G
     yield from run_in_processes(_run_scan_task, tasks, jobs)
 
 
-def merge_scans(found: Iterable[SourceScan]) -> SourceScan:
+def merge_scans(scans: Iterable[SourceScan]) -> SourceScan:
     """Merge scans in a fixed order. A session in two files counts once; sessions of the same name get a number."""
     sources: dict[str, SessionSource] = {}
     sessions: list[SkippedSession] = []
-    named: dict[str, int] = {}
-    files = list(found)
+    counts: dict[str, int] = {}
+    files = list(scans)
     for source in sorted(
         (one for each in files for one in each.sources), key=lambda one: (one.path, one.index_in_file)
     ):
         if source.content_hash in sources:
             sessions.append(SkippedSession(source.name, f"the same session as {sources[source.content_hash].name}"))
             continue
-        named[source.name] = named.get(source.name, 0) + 1
-        again = named[source.name]
+        counts[source.name] = counts.get(source.name, 0) + 1
+        again = counts[source.name]
         name = f"{source.name}~{again}" if again > 1 else source.name
         sources[source.content_hash] = msgspec.structs.replace(source, name=name)
     sessions += sorted((one for each in files for one in each.skipped), key=lambda one: (one.name, one.reason))
@@ -110,15 +110,15 @@ def _scan_file(path: Path, cache: ResultCache, count: str) -> SourceScan:
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({error.strerror}).", "Check the file and its permissions.") from None
     key = hash_values("sources", content, str(path), count, CURRENT_VERSIONS.importers, CURRENT_VERSIONS.scoring)
-    known = cache.get(key, SourceScan) if content else None
-    if known is None:
+    scan = cache.get(key, SourceScan) if content else None
+    if scan is None:
         read = read_clean_file(path)
-        known = SourceScan(
+        scan = SourceScan(
             [_describe_recording(path, place, each, count) for place, each in enumerate(read.recordings)],
             [SkippedSession(str(path), str(fault.args[0]), fault.remedy) for fault in read.session_errors],
         )
-        cache.put(key, known)
-    return known
+        cache.put(key, scan)
+    return scan
 
 
 def create_recording_mask(recording: Recording) -> SecretMask:

@@ -123,7 +123,7 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
             pairs.add_call(place, str(call.get("id") or ""))
     pairs.count_orphans()
     repaired_messages = RepairedMessages([], [], [])
-    used: set[str] = set()
+    ids: set[str] = set()
     for place, message in enumerate(messages):
         calls = pairs.calls_by_message.get(place, [])
         if message.get("role") == "tool":
@@ -133,9 +133,9 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
             continue
         repaired_messages.messages.append(message)
         repaired_messages.original_indices.append(place)
-        for made, each in zip(list_objects(message.get("tool_calls")), calls, strict=True):
-            made["id"] = _assign_unique_id(each, used, pairs.counts)
-            _append_result(repaired_messages, pairs, each, str(made["id"]), messages)
+        for json_call, each in zip(list_objects(message.get("tool_calls")), calls, strict=True):
+            json_call["id"] = _assign_unique_id(each, ids, pairs.counts)
+            _append_result(repaired_messages, pairs, each, str(json_call["id"]), messages)
     repaired_messages.repairs.extend(
         f"{format_count(pairs.counts[key], noun)} {what}"
         for key, (noun, what) in _REPAIR_SENTENCES.items()
@@ -144,28 +144,28 @@ def repair_messages(messages: list[JsonRecord]) -> RepairedMessages:
     return repaired_messages
 
 
-def _assign_unique_id(call: _CallPosition, used: set[str], counts: Counter[str]) -> str:
+def _assign_unique_id(call: _CallPosition, ids: set[str], counts: Counter[str]) -> str:
     ident = call.id
-    if not ident or ident in used:
+    if not ident or ident in ids:
         counts["renamed"] += 1
         stem = f"{ident}_" if ident else "call_"
         number = call.ordinal
-        while (ident := f"{stem}{number}") in used:
+        while (ident := f"{stem}{number}") in ids:
             number += 1
-    used.add(ident)
+    ids.add(ident)
     return ident
 
 
 def _append_result(
-    done: RepairedMessages, pairs: _CallResultPairs, call: _CallPosition, ident: str, messages: list[JsonRecord]
+    result: RepairedMessages, pairs: _CallResultPairs, call: _CallPosition, ident: str, messages: list[JsonRecord]
 ) -> None:
     place = pairs.result_indices.get(call.ordinal)
     if place is None:
         pairs.counts["missing"] += 1
-        done.messages.append({"role": "tool", "tool_call_id": ident, "content": MISSING_RESULT_TEXT})
-        done.original_indices.append(call.message_index)
+        result.messages.append({"role": "tool", "tool_call_id": ident, "content": MISSING_RESULT_TEXT})
+        result.original_indices.append(call.message_index)
         return
     if place > pairs.last_adjacent_results[call.message_index]:
         pairs.counts["moved"] += 1
-    done.messages.append({"role": "tool", "tool_call_id": ident, "content": messages[place].get("content") or ""})
-    done.original_indices.append(place)
+    result.messages.append({"role": "tool", "tool_call_id": ident, "content": messages[place].get("content") or ""})
+    result.original_indices.append(place)

@@ -71,7 +71,7 @@ class ConversationBuilder:
             message["reasoning_content"] = _join_contents(
                 message.get("reasoning_content"), repair_unicode(thinking.strip())
             )
-        made = [
+        new_calls = [
             {
                 "id": repair_unicode(call.id),
                 "type": "function",
@@ -82,10 +82,10 @@ class ConversationBuilder:
             }
             for call in calls
         ]
-        if made:
-            known = message.setdefault("tool_calls", [])
-            assert isinstance(known, list)
-            known.extend(made)
+        if new_calls:
+            all_calls = message.setdefault("tool_calls", [])
+            assert isinstance(all_calls, list)
+            all_calls.extend(new_calls)
             self._call_ids.update(repair_unicode(call.id) for call in calls)
 
     def add_result(self, call: str, content: ChatContent, time: float = 0.0) -> None:
@@ -112,22 +112,22 @@ class ConversationBuilder:
         self, source: SourceFile | RecordingLocation, name: str, meta: RecordingOrigin
     ) -> Recording | None:
         """Repair the messages and return the recording, or None if there is no message."""
-        done = repair_messages(self.messages)
-        if not done.messages:
+        result = repair_messages(self.messages)
+        if not result.messages:
             return None
         left = [f"left out: {what} ({count})" for what, count in self.omitted_counts.items()]
         early = sum(ident in self._call_ids for ident in self._early_result_ids)
-        moved = [f"{format_count(early, 'result')} before its call: moved after it"] if early else []
-        times = [self.times[at] for at in done.original_indices]
-        typed = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in done.original_indices]
-        places = sorted(done.original_indices)
+        early_repairs = [f"{format_count(early, 'result')} before its call: moved after it"] if early else []
+        times = [self.times[at] for at in result.original_indices]
+        marks = [self.typed[at] if self.messages[at]["role"] == "user" else None for at in result.original_indices]
+        places = sorted(result.original_indices)
         return Recording(
             name=clean_line(name) or clean_line(source.stem) or "recording",
-            messages=done.messages,
+            messages=result.messages,
             origin=meta,
-            repairs=([source.damage] if source.damage else []) + moved + done.repairs + left,
+            repairs=([source.damage] if source.damage else []) + early_repairs + result.repairs + left,
             times=times if any(times) else [],
-            typed=typed if any(mark is not None for mark in typed) else [],
+            typed=marks if any(mark is not None for mark in marks) else [],
             tools=self.tools,
             compactions=[
                 RecordedCompaction(bisect_left(places, cut.message_index), cut.summary) for cut in self._compactions

@@ -34,7 +34,7 @@ def collect_part_types(value: object) -> set[str]:
 
 def first_text(value: Mapping[str, object], *keys: str) -> str:
     """Return the text of the first of these keys that holds a non-empty one."""
-    return next((found for key in keys if (found := string_or_empty(value.get(key)))), "")
+    return next((text for key in keys if (text := string_or_empty(value.get(key)))), "")
 
 
 def encode_recorded_json(value: object) -> str:

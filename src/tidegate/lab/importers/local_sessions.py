@@ -19,11 +19,11 @@ def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None
     if agent not in _LOCATIONS_BY_AGENT:
         raise BadInput(f"The agent '{agent[:40]}' is unknown.", f"Use one of {', '.join(_LOCATIONS_BY_AGENT)}.")
     folders = _LOCATIONS_BY_AGENT[agent](variables)
-    found = {path.resolve(): path for folder, pattern in folders for path in _match_files(folder, pattern)}
-    if not found:
+    paths = {path.resolve(): path for folder, pattern in folders for path in _match_files(folder, pattern)}
+    if not paths:
         looked = ", ".join(dict.fromkeys(str(folder) for folder, _ in folders))
         raise BadInput(f"No sessions of {agent} in {looked}.", "If they lie elsewhere, name that folder instead.")
-    return sorted(found.values(), key=lambda path: (path.stat().st_mtime, path))
+    return sorted(paths.values(), key=lambda path: (path.stat().st_mtime, path))
 
 
 def _match_files(folder: Path, pattern: str) -> list[Path]:
@@ -41,8 +41,8 @@ def _home_folder(variables: Mapping[str, str]) -> Path:
 
 
 def _claude_code_locations(variables: Mapping[str, str]) -> _Locations:
-    named = variables.get("CLAUDE_CONFIG_DIR")
-    homes = [Path(named)] if named else [_home_folder(variables) / ".claude", _config_folder(variables) / "claude"]
+    folder = variables.get("CLAUDE_CONFIG_DIR")
+    homes = [Path(folder)] if folder else [_home_folder(variables) / ".claude", _config_folder(variables) / "claude"]
     return [(home / "projects", "*/*.jsonl") for home in homes]
 
 
@@ -53,8 +53,8 @@ def _codex_locations(variables: Mapping[str, str]) -> _Locations:
 
 def _opencode_locations(variables: Mapping[str, str]) -> _Locations:
     home = Path(variables.get("XDG_DATA_HOME") or _home_folder(variables) / ".local" / "share") / "opencode"
-    named = variables.get("OPENCODE_DB", "")
-    database = home / named if named and named != ":memory:" else home / "opencode.db"
+    name = variables.get("OPENCODE_DB", "")
+    database = home / name if name and name != ":memory:" else home / "opencode.db"
     return [(database.parent, database.name), (home / "storage" / "session", "*/ses_*.json")]
 
 

@@ -75,10 +75,10 @@ def read_recordings(path: Path, limits: ImportLimits = DEFAULT_IMPORT_LIMITS) ->
     """
     if not path.is_dir():
         return _read_path(path, limits).recordings
-    found = list(read_recordings_by_file([path], limits))
-    recordings = [recording for each in found for recording in each.recordings]
+    files = list(read_recordings_by_file([path], limits))
+    recordings = [recording for each in files for recording in each.recordings]
     if not recordings:
-        raise next((each.error for each in found if each.error), _no_recording_error(path))
+        raise next((each.error for each in files if each.error), _no_recording_error(path))
     return recordings
 
 
@@ -98,7 +98,7 @@ def find_recording_files(paths: Sequence[Path]) -> list[Path]:
 
     A folder next to recordings is not searched: it often holds the same sessions in another form.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths:
         if path.is_dir():
             inside = (
@@ -108,10 +108,10 @@ def find_recording_files(paths: Sequence[Path]) -> list[Path]:
             )
             if not inside:
                 raise _no_recording_error(path)
-            found.update(dict.fromkeys(inside))
+            files.update(dict.fromkeys(inside))
         else:
-            found[path] = None
-    return list(found)
+            files[path] = None
+    return list(files)
 
 
 def _find_in_folder(folder: Path, deeper: int) -> list[Path]:
@@ -137,14 +137,14 @@ def _read_path(path: Path, limits: ImportLimits) -> ImportedFile:
         return _read_data_folder(path, path)
     source = SourceFile(path, limits)
     if source.is_database and path.name == tidegate_sessions.TIDEGATE_DATABASE:
-        found = _read_data_folder(path, path.parent)
+        file = _read_data_folder(path, path.parent)
     elif source.is_database:
-        found = ImportedFile(path, list(opencode_storage.read_opencode_database(path, limits)))
+        file = ImportedFile(path, list(opencode_storage.read_opencode_database(path, limits)))
     else:
-        found = ImportedFile(path, list(_detect_format(source).read(source)))
-    if not found.recordings:
+        file = ImportedFile(path, list(_detect_format(source).read(source)))
+    if not file.recordings:
         raise source.make_error(0, "holds no message", source.damage or _KNOWN_FORMATS_REMEDY)
-    return found._replace(recordings=_make_names_unique(found.recordings))
+    return file._replace(recordings=_make_names_unique(file.recordings))
 
 
 def _read_data_folder(path: Path, folder: Path) -> ImportedFile:
@@ -170,11 +170,11 @@ def _detect_format(source: SourceFile) -> RecordingFormat:
 
 def _make_names_unique(recordings: list[Recording]) -> list[Recording]:
     """Number the sessions of one file that have the same name."""
-    used: set[str] = set()
+    names: set[str] = set()
     for recording in recordings:
         name, number = recording.name, 1
-        while recording.name in used:
+        while recording.name in names:
             number += 1
             recording.name = f"{name}-{number}"
-        used.add(recording.name)
+        names.add(recording.name)
     return recordings

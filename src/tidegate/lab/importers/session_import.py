@@ -70,11 +70,11 @@ class _ChosenName(NamedTuple):
 
 def _choose_name(state: Callable[[str], str], name: str) -> _ChosenName:
     number = 1
-    tried = name
-    while (found := state(tried)) == "taken":
+    candidate = name
+    while (name_state := state(candidate)) == "taken":
         number += 1
-        tried = f"{name}-{number}"
-    return _ChosenName(tried, found == "same")
+        candidate = f"{name}-{number}"
+    return _ChosenName(candidate, name_state == "same")
 
 
 def _check_name(data: DataFolder, name: str, sha: str) -> str:
@@ -92,13 +92,13 @@ def _check_name(data: DataFolder, name: str, sha: str) -> str:
 
 def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust: bool) -> MemoryLog:
     messages, times = recording.messages, recording.times or [0.0] * len(recording.messages)
-    typed: Sequence[bool | None] = (
+    marks: Sequence[bool | None] = (
         recording.typed if trust and recording.typed else [None if trust else False] * len(messages)
     )
     fixed = next((at for at, message in enumerate(messages) if message["role"] != "system"), len(messages))
     system = "\n\n".join(string_or_empty(message["content"]) for message in messages[:fixed])
-    known = [time for time in times if time]
-    now = _RecordedClock(min(known) if known else clock())
+    known_times = [time for time in times if time]
+    now = _RecordedClock(min(known_times) if known_times else clock())
     log = MemoryLog()
     meta = recording.origin
     tools = _unique_tools(recording.tools)
@@ -107,7 +107,7 @@ def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust
         meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.repairs)
     )
     session.history.append_note(origin)
-    for message, time, mark in zip(messages[fixed:], times[fixed:], typed[fixed:], strict=True):
+    for message, time, mark in zip(messages[fixed:], times[fixed:], marks[fixed:], strict=True):
         now.advance_to(time)
         session.add(message, typed=mark)
     session.close()
@@ -127,8 +127,8 @@ def _unique_tools(tools: list[JsonRecord]) -> list[JsonRecord]:
 
 def _write_archive(path: Path, name: str, log: MemoryLog) -> None:
     first = next(iter(log.read()))
-    with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file) as packed:
-        writer = ArchiveWriter(packed)
+    with path.open("wb") as file, gzip.GzipFile(filename="", mode="wb", compresslevel=1, fileobj=file) as stream:
+        writer = ArchiveWriter(stream)
         writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, name, log.head, first.time))
         for event in log.read():
             writer.put(event)

@@ -133,11 +133,11 @@ class SourceFile:
         if len(raw) + len(rest) > self.limits.value_bytes:
             raise self._too_large_error(number, "a JSON document", self.limits.value_bytes)
         try:
-            found = list(self._decode_line(decoder, number, raw + rest))
+            values = list(self._decode_line(decoder, number, raw + rest))
         except ValueError as error:
             line = number + (error.lineno - 1 if isinstance(error, json.JSONDecodeError) else 0)
             raise self._broken_json_error(line, error) from None
-        yield from found
+        yield from values
 
     def _decode_line(self, decoder: json.JSONDecoder, number: int, raw: bytes) -> Iterator[_LineValue]:
         """Decode the values on a line; there may be more than one."""

@@ -203,8 +203,8 @@ def sum_probe(rows: Sequence[ProbeRow]) -> list[ProbeTotal]:
     for (policy, window, with_recall), some in groups.items():
         kinds: dict[str, tuple[int, int]] = {}
         for row in some:
-            right, asked = kinds.get(row.question.kind, (0, 0))
-            kinds[row.question.kind] = right + row.is_right, asked + 1
+            right, count = kinds.get(row.question.kind, (0, 0))
+            kinds[row.question.kind] = right + row.is_right, count + 1
         dollars = [row.answer.dollars for row in some]
         priced = [each for each in dollars if each is not None]
         totals.append(

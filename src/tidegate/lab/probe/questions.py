@@ -47,11 +47,11 @@ def generate_questions(
     far = [index for index in range(at) if tokens_before[at] - tokens_before[index + 1] > window / 2]
     first_near = far[-1] + 1 if far else 0
     near = _normalize("\n".join(_all_text(message) for message in messages[first_near:at]))
-    found: dict[QuestionKind, list[ProbeQuestion]] = {}
+    by_kind: dict[QuestionKind, list[ProbeQuestion]] = {}
     for question in _unambiguous(chain(_ask_lines(messages, far), _ask_rules(messages, far))):
         if not any(f" {_normalize(text).strip()} " in near for text in question.expected):
-            found.setdefault(question.kind, []).append(question)
-    turns = chain.from_iterable(zip_longest(*found.values()))
+            by_kind.setdefault(question.kind, []).append(question)
+    turns = chain.from_iterable(zip_longest(*by_kind.values()))
     return [question for question in turns if question is not None][:most]
 
 

@@ -106,11 +106,11 @@ def _open_request_file(folder: str, path: Path) -> Iterator[Callable[[ContenderR
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600), "wb") as file:
 
-            def write(asked: ContenderRequest) -> None:
+            def write(request: ContenderRequest) -> None:
                 line = (
-                    {"at": asked.message_index, "error": asked.error}
-                    if asked.error
-                    else {"at": asked.message_index, "messages": asked.messages}
+                    {"at": request.message_index, "error": request.error}
+                    if request.error
+                    else {"at": request.message_index, "messages": request.messages}
                 )
                 file.write(_encode(line) + b"\n")
 

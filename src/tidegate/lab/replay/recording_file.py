@@ -38,8 +38,8 @@ class RecordedLine(NamedTuple):
 
 def list_recorded_lines(recording: Recording) -> list[RecordedLine]:
     """The messages of an imported recording, numbered as its lines."""
-    typed = recording.typed or [None] * len(recording.messages)
-    return [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, typed, strict=True), 1)]
+    marks = recording.typed or [None] * len(recording.messages)
+    return [RecordedLine(number, *each) for number, each in enumerate(zip(recording.messages, marks, strict=True), 1)]
 
 
 def get_recording_name(path: Path) -> str:
@@ -55,10 +55,10 @@ def find_chat_recordings(paths: Sequence[Path]) -> list[Path]:
 
     Subfolders are not searched: they often hold the same sessions in another form.
     """
-    found: dict[Path, None] = {}
+    files: dict[Path, None] = {}
     for path in paths:
         if not path.is_dir():
-            found[path] = None
+            files[path] = None
             continue
         inside = _list_recordings(path)
         if not inside:
@@ -68,8 +68,8 @@ def find_chat_recordings(paths: Sequence[Path]) -> list[Path]:
                 "no recording in this folder",
                 "Name a folder that itself holds .jsonl, .jsonl.gz or .tidegate.",
             )
-        found.update(dict.fromkeys(inside))
-    return list(found)
+        files.update(dict.fromkeys(inside))
+    return list(files)
 
 
 def _list_recordings(folder: Path) -> list[Path]:

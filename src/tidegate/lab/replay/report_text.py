@@ -65,10 +65,10 @@ def render_replay_table(order: ReplayOrder, reports: Sequence[ReplayReport], *, 
     lines += _list_counts("edits by stage", whole.edits)
     lines += _list_counts("broken rules", whole.broken_rules)
     lines += _list_counts("exceptions", whole.exceptions)
-    refused = [report for report in reports if report.refused]
-    if refused:
-        lines.append(f"refused: {format_count(whole.refused, 'call')} of {format_count(len(refused), 'session')}")
-        lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refused]
+    refusals = [report for report in reports if report.refused]
+    if refusals:
+        lines.append(f"refused: {format_count(whole.refused, 'call')} of {format_count(len(refusals), 'session')}")
+        lines += [f"  {clean_line(report.name)}: {clean_line(report.refusal)}" for report in refusals]
     return "\n".join(lines)
 
 

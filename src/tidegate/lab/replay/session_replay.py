@@ -30,6 +30,8 @@ from tidegate.lab.replay.recording_file import RecordedLine
 from tidegate.lab.replay.replay_report import ReplayReport
 from tidegate.lab.scoring.contender_request import ContenderRequest, SummaryUsage
 from tidegate.lab.scoring.request_size import RequestSizer
+from tidegate.models.catalog import ModelInfo
+from tidegate.models.pricing import TokenRates
 from tidegate.session.explanation import describe_edits
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.session.session import Session
@@ -50,7 +52,8 @@ class ReplaySetup(msgspec.Struct, frozen=True):
 
     `tools` are definitions that take room in every request, as those of a live client do; recordings have none.
     Requests are rendered and validated incrementally. Every `fresh_interval` calls (0: never) they are also rendered
-    and validated from scratch and must come out the same. With `explain` the report describes every edit.
+    and validated from scratch and must come out the same. With `explain` the report describes every edit. `rates` are
+    the prices of the model, which decide when a sweep pays; without them only the window does.
     """
 
     policy: Policy
@@ -60,6 +63,7 @@ class ReplaySetup(msgspec.Struct, frozen=True):
     fresh_interval: int = 0
     explain: bool = False
     tools: tuple[Tool, ...] = ()
+    rates: tuple[TokenRates, ...] = ()
 
 
 def replay_session(
@@ -125,6 +129,7 @@ class _ReplayRun:
             tools=setup.tools,
             count=setup.count,
             clock=lambda: self._time,
+            prices={"": ModelInfo(prices=setup.rates)},
         )
         self._request_sizer = RequestSizer(self._session.counter, setup.window)
         self._summary_usage: list[SummaryUsage] = []
@@ -213,12 +218,12 @@ class _ReplayRun:
 
     def _check_newest_message(self, messages: Sequence[_Json], newest: Message) -> None:
         report = self._report
-        kept = classify_newest_message(newest, messages)
-        if kept == "whole":
+        state = classify_newest_message(newest, messages)
+        if state == "whole":
             report.newest_whole += 1
             return
         budget = self._session.budget
-        if kept == "begun" and budget.count(newest) > budget.room:
+        if state == "begun" and budget.count(newest) > budget.room:
             report.newest_clipped += 1
         else:
             report.newest_lost += 1
@@ -239,11 +244,11 @@ def classify_newest_message(
     newest: Message, messages: Sequence[Mapping[str, object]]
 ) -> Literal["whole", "begun", "gone"]:
     """Return whether the request holds this user message: whole, its start at least, or not at all."""
-    wanted = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
+    texts = [part.text for part in newest.parts if isinstance(part, Text) and part.text.strip()]
     user_texts = [_user_text_of(message) for message in messages if message.get("role") == "user"]
-    if all(any(text in user_text for user_text in reversed(user_texts)) for text in wanted):
+    if all(any(text in user_text for user_text in reversed(user_texts)) for text in texts):
         return "whole"
-    return "begun" if any(wanted[0][:40] in user_text for user_text in user_texts) else "gone"
+    return "begun" if any(texts[0][:40] in user_text for user_text in user_texts) else "gone"
 
 
 def _user_text_of(message: Mapping[str, object]) -> str:

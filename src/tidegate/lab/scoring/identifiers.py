@@ -78,31 +78,31 @@ def find_identifiers(arguments: str, head: int | None = ARGUMENT_HEAD_CHARS) -> 
         values = list(_iterate_values(_load_arguments(arguments)))
     except (ValueError, RecursionError):
         values = [arguments]
-    found: dict[str, str] = {}
+    kinds_by_name: dict[str, str] = {}
     for value in values:
         text = value[:head] if head else _LONG_RUN(_GAP, value)
         for kind, sub in _KIND_SUBSTITUTIONS:
-            text = sub(_make_collector(kind, found), text)
-    return [Identifier(name, kind) for name, kind in found.items()]
+            text = sub(_make_collector(kind, kinds_by_name), text)
+    return [Identifier(name, kind) for name, kind in kinds_by_name.items()]
 
 
-def _make_collector(kind: str, found: dict[str, str]) -> Callable[[re.Match[str]], str]:
+def _make_collector(kind: str, kinds_by_name: dict[str, str]) -> Callable[[re.Match[str]], str]:
     def take(match: re.Match[str]) -> str:
         if kind == "quoted":
             name = match[1].strip(".,;:")
             if not (" " in name.strip() and len(name.split()) > _MAX_QUOTED_WORDS) and _is_countable(
                 name, _MIN_NAME_CHARS
             ):
-                found.setdefault(name, kind)
+                kinds_by_name.setdefault(name, kind)
             return match[0]
         name = match[0].strip(".,;:")
         if kind == "number":
             if _is_countable(name, _MIN_NUMBER_CHARS) and not name.endswith("00") and not _YEAR(name):
-                found.setdefault(name, kind)
+                kinds_by_name.setdefault(name, kind)
         elif _is_countable(name, _MIN_NAME_CHARS):
             name = _shorten_path(name) if kind == "path" else name
             if len(name) >= _MIN_NAME_CHARS:
-                found.setdefault(name, kind)
+                kinds_by_name.setdefault(name, kind)
         return _GAP
 
     return take

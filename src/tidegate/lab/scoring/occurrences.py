@@ -65,9 +65,9 @@ class WordPageIndex:
 class PageStream:
     """Some of the pages as one text, each followed by a separator. Positions are offsets into that text."""
 
-    def __init__(self, pages: Sequence[str], shelf: WordPageIndex, chosen: Sequence[int] | None = None) -> None:
+    def __init__(self, pages: Sequence[str], shelf: WordPageIndex, numbers: Sequence[int] | None = None) -> None:
         self._index = shelf
-        self.page_numbers = list(range(len(pages))) if chosen is None else list(chosen)
+        self.page_numbers = list(range(len(pages))) if numbers is None else list(numbers)
         self._start_by_page: dict[int, int] = {}
         self._starts: list[int] = []
         offset = 0

@@ -56,12 +56,12 @@ def find_chat_faults(messages: Sequence[_Json]) -> set[str]:
     return broken
 
 
-def _check_first_role(begun: bool, role: object, broken: set[str]) -> None:
-    if not begun and role != "user":
+def _check_first_role(has_begun: bool, role: object, broken: set[str]) -> None:
+    if not has_begun and role != "user":
         broken.add("first not user")
 
 
-def _check_message(message: _Json, begun: bool, broken: set[str]) -> bool:
+def _check_message(message: _Json, has_begun: bool, broken: set[str]) -> bool:
     role = message.get("role")
     if role not in _ROLES:
         broken.add("role")
@@ -70,16 +70,16 @@ def _check_message(message: _Json, begun: bool, broken: set[str]) -> bool:
     if role == "assistant" and not message.get("tool_calls") and _is_empty_message(message):
         broken.add("empty assistant")
     if role in _SYSTEM:
-        return begun
-    _check_first_role(begun, role, broken)
+        return has_begun
+    _check_first_role(has_begun, role, broken)
     return True
 
 
-def _check_results(asked: _Json | None, answers: Sequence[object], broken: set[str]) -> None:
+def _check_results(message: _Json | None, answers: Sequence[object], broken: set[str]) -> None:
     """Check the calls of one message against the results that follow it."""
-    if asked is None:
+    if message is None:
         return
-    calls = asked["tool_calls"]
+    calls = message["tool_calls"]
     ids = [call.get("id") for call in calls]
     if len(set(ids)) < len(ids):
         broken.add("repeated id")

@@ -71,11 +71,11 @@ class _NeedsByMessage(NamedTuple):
 
 
 def _group_by_message(needs: Sequence[Need], left_out: frozenset[str] = frozenset()) -> dict[int, list[Need]]:
-    found: dict[int, list[Need]] = {}
+    groups: dict[int, list[Need]] = {}
     for need in needs:
         if need.name not in left_out:
-            found.setdefault(need.message_index, []).append(need)
-    return found
+            groups.setdefault(need.message_index, []).append(need)
+    return groups
 
 
 class RequestScorer:
@@ -113,45 +113,45 @@ class RequestScorer:
         self._user_indices = task.user_indices
         self._figures = SessionFigures(tokens_before[-1], len(signals.answer_indices), texts=self._texts.figures)
 
-    def add_request(self, asked: ContenderRequest) -> None:
-        figures, at = self._figures, asked.message_index
+    def add_request(self, request: ContenderRequest) -> None:
+        figures, at = self._figures, request.message_index
         beyond = self._signals.units_before[at] > self._window_units
         figures.requests += 1
         figures.requests_beyond_window += beyond
-        figures.guarded_requests += asked.was_guarded
-        figures.longest_pause = max(figures.longest_pause, asked.cpu_seconds)
+        figures.guarded_requests += request.was_guarded
+        figures.longest_pause = max(figures.longest_pause, request.cpu_seconds)
         figures.message_indices.append(at)
-        for spent in asked.summaries:
+        for summary in request.summaries:
             figures.summary_calls += 1
-            self._bill.add_summary(spent.input_tokens, spent.output_tokens)
-        if asked.note is not None:
+            self._bill.add_summary(summary.input_tokens, summary.output_tokens)
+        if request.note is not None:
             figures.state_notes += 1
             before = self._bill.dollars
-            self._bill.add_note(*asked.note)
+            self._bill.add_note(*request.note)
             figures.note_dollars += self._bill.dollars - before
         if beyond:
             self._count_needs(at)
-        if asked.error:
+        if request.error:
             figures.failed_requests += 1
             figures.failed_beyond_window += beyond
             figures.request_sizes.append(None)
             figures.cached_sizes.append(None)
             return
-        units = self._measure_request(at, asked.messages)
+        units = self._measure_request(at, request.messages)
         if beyond:
             figures.held_tokens += units / self._unit_counter.units_per_token
-            self._check_needs(at, asked.recall)
+            self._check_needs(at, request.recall)
             if self._texts.has_needs(at):
-                self._texts.add_request(at, [seen.text for seen in self._previous_facts])
+                self._texts.add_request(at, [facts.text for facts in self._previous_facts])
 
     def _count_needs(self, at: int) -> None:
         """Count what this request should contain, whether or not it could be made."""
         figures, needs, half = self._figures, self._needs, self._half_window
-        for wanted, everything, far in (
+        for needs_by_message, everything, far in (
             (needs.references, figures.all_references, figures.far_references),
             (needs.anchors, figures.all_anchors, figures.far_anchors),
         ):
-            here = wanted.get(at, _NO_NEEDS)
+            here = needs_by_message.get(at, _NO_NEEDS)
             far.total += sum(need.tokens_back > half for need in here)
             everything.total += len(here)
 
@@ -164,12 +164,12 @@ class RequestScorer:
             if old is not new and old != new:
                 break
             same += 1
-        moved = {id(old): seen for old, seen in zip(before[same:], self._previous_facts[same:], strict=True)}
-        seen = self._previous_facts[:same] + [
-            moved.get(id(new)) or self._examine_message(new) for new in messages[same:]
+        facts_by_id = {id(old): facts for old, facts in zip(before[same:], self._previous_facts[same:], strict=True)}
+        all_facts = self._previous_facts[:same] + [
+            facts_by_id.get(id(new)) or self._examine_message(new) for new in messages[same:]
         ]
-        shared = sum(each.units for each in seen[:same])
-        units = sum(each.units for each in seen) + self._unit_counter.request_units
+        shared = sum(each.units for each in all_facts[:same])
+        units = sum(each.units for each in all_facts) + self._unit_counter.request_units
         edited = same < len(before)
         verdict = self._judge.check_request(at, messages, 0 if edited else same)
         figures.invalid_requests += bool(verdict.broken_rules)
@@ -193,7 +193,7 @@ class RequestScorer:
         self._bill.add_request(
             at, units / self._unit_counter.units_per_token, shared / self._unit_counter.units_per_token
         )
-        self._previous_messages, self._previous_facts, self._previous_index = list(messages), seen, at
+        self._previous_messages, self._previous_facts, self._previous_index = list(messages), all_facts, at
         return units
 
     def _add_size(self, units: int, shared: int) -> None:
@@ -230,9 +230,9 @@ class RequestScorer:
 
     def _check_needs(self, at: int, recall: _RecallFunction | None) -> None:
         figures = self._figures
-        references, anchors = (wanted.get(at, _NO_NEEDS) for wanted in self._needs)
+        references, anchors = (by_message.get(at, _NO_NEEDS) for by_message in self._needs)
         if references or anchors:
-            text = "\x01".join([seen.text for seen in self._previous_facts])
+            text = "\x01".join([facts.text for facts in self._previous_facts])
             missing = [*self._find_missing(references, text, figures.all_references, figures.far_references)]
             missing += self._find_missing(anchors, text, figures.all_anchors, figures.far_anchors)
             self._record_losses(missing, recall)
@@ -251,7 +251,7 @@ class RequestScorer:
     def _record_losses(self, missing: Sequence[Need], recall: _RecallFunction | None) -> None:
         figures = self._figures
         calls = (
-            list(dict.fromkeys(chain.from_iterable(seen.recall_calls for seen in self._previous_facts)))
+            list(dict.fromkeys(chain.from_iterable(facts.recall_calls for facts in self._previous_facts)))
             if missing
             else []
         )
@@ -272,19 +272,19 @@ class RequestScorer:
 
     def _check_user_words(self, at: int) -> None:
         have: set[int] = set()
-        for seen in self._previous_facts:
-            if seen.pieces:
-                have |= seen.pieces
-        kept = total = 0
+        for facts in self._previous_facts:
+            if facts.pieces:
+                have |= facts.pieces
+        present = total = 0
         newest = True
         for words in self._signals.user_words:
             if words.message_index >= at:
                 break
             lengths = [length for piece, length in zip(words.pieces, words.lengths, strict=True) if piece in have]
-            kept += sum(lengths)
+            present += sum(lengths)
             total += sum(words.lengths)
             newest = len(lengths) == len(words.lengths)
-        self._figures.user_word_shares += kept / total if total else 1.0
+        self._figures.user_word_shares += present / total if total else 1.0
         self._figures.newest_whole += newest
 
     def finish(self) -> SessionFigures:
@@ -320,11 +320,11 @@ def find_recall_calls(text: str) -> tuple[str, ...]:
     """
     if "recall" not in text and not text.startswith(_LIST_PREFIX):
         return ()
-    found = (
+    calls = (
         f"m{call[1]}..m{call[2]}" if call[2] else call[0]
         for call in _RECALL_IDS.finditer(text.replace(LEDGER_HEADING, ""))
     )
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(calls))
 
 
 class RecallRecovery:

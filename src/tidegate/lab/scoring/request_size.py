@@ -72,11 +72,12 @@ class RequestSizer:
                 break
             same += 1
         units = self._units[:same]
-        known: dict[int, int] = {}
+        units_by_message: dict[int, int] = {}
         if same < len(self._messages):  # edited: what only moved is the same object still
-            known = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
+            units_by_message = {id(old): unit for old, unit in zip(self._messages, self._units, strict=True)}
         units += [
-            known[id(new)] if id(new) in known else self._unit_counter.count_message(new) for new in messages[same:]
+            units_by_message[id(new)] if id(new) in units_by_message else self._unit_counter.count_message(new)
+            for new in messages[same:]
         ]
         self._messages, self._units = list(messages), units
         total = sum(units) + self._unit_counter.request_units

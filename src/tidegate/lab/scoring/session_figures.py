@@ -106,10 +106,10 @@ class SessionFigures(msgspec.Struct):
 
     def compute_measures(self) -> dict[str, float | None]:
         """Return every measure of `MEASURES` by its key; None where the session gives no answer."""
-        beyond, made = self.requests_beyond_window, self.requests_beyond_window - self.failed_beyond_window
+        beyond, successes = self.requests_beyond_window, self.requests_beyond_window - self.failed_beyond_window
         full = self.unmanaged
         return self.texts.compute_measures() | {
-            "held": self.held_tokens / made if made else None,
+            "held": self.held_tokens / successes if successes else None,
             "largest": self.largest_request,
             "user": self.user_word_shares / beyond if beyond else None,
             "newest": self.newest_whole / beyond if beyond else None,

@@ -89,11 +89,11 @@ def extract_signals(messages: Sequence[_Json], ruler: UnitCounter) -> SessionSig
 
 def list_argument_names(messages: Sequence[_Json]) -> list[str]:
     """Return every name in the heads of a session's arguments, to find names common to many projects."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for message in messages:
         for call in iterate_chat_calls(message):
-            found.update(dict.fromkeys(name for name, _ in _identifiers_of(call)))
-    return list(found)
+            names.update(dict.fromkeys(name for name, _ in _identifiers_of(call)))
+    return list(names)
 
 
 def _identifiers_of(call: _Json) -> list[Identifier]:
@@ -141,26 +141,26 @@ def _find_references(messages: Sequence[_Json], searched: _SearchablePages) -> I
     for at, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        named: dict[str, str] = {}
+        kinds_by_name: dict[str, str] = {}
         for call in iterate_chat_calls(message):
             for name, kind in _identifiers_of(call):
-                named.setdefault(name, kind)
-        for name, kind in named.items():
+                kinds_by_name.setdefault(name, kind)
+        for name, kind in kinds_by_name.items():
             if kind == SYMBOL_KIND:
                 continue
             earlier_name = _find_earlier_name(name, kind, at, searched.outside_texts)
             if earlier_name is not None:
                 place = searched.everything.find_last(earlier_name.name, at)
-                seen = searched.everything.page_at(place)
-                yield Need(at, name, earlier_name.name, earlier_name.kind, searched.distance(place, at), seen)
+                page = searched.everything.page_at(place)
+                yield Need(at, name, earlier_name.name, earlier_name.kind, searched.distance(place, at), page)
 
 
-def _find_earlier_name(name: str, kind: str, at: int, told: PageStream) -> Identifier | None:
+def _find_earlier_name(name: str, kind: str, at: int, pages: PageStream) -> Identifier | None:
     """Return the name, or the longest end of a path, that an earlier user message or tool result contains."""
-    if told.find_last(name, at) >= 0:
+    if pages.find_last(name, at) >= 0:
         return Identifier(name, kind)
     for end in iterate_path_suffixes(name) if kind == "path" else ():
-        if end and told.find_last(end, at) >= 0:
+        if end and pages.find_last(end, at) >= 0:
             return Identifier(end, PATH_SUFFIX_KIND)
     return None
 
@@ -190,14 +190,14 @@ def _find_anchors(messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCo
 
 def _read_old_texts(call: _Json) -> list[str]:
     try:
-        given = json.loads(call["arguments"])
+        arguments = json.loads(call["arguments"])
     except (ValueError, TypeError, RecursionError):
         return []
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         return []
-    if call["name"] == "apply_patch" and isinstance(given.get("input"), str):
-        return ["\n".join(line[1:] for line in given["input"].splitlines() if line[:1] in (" ", "-"))]
-    return [given[key] for key in _OLD_TEXT_KEYS if isinstance(given.get(key), str)]
+    if call["name"] == "apply_patch" and isinstance(arguments.get("input"), str):
+        return ["\n".join(line[1:] for line in arguments["input"].splitlines() if line[:1] in (" ", "-"))]
+    return [arguments[key] for key in _OLD_TEXT_KEYS if isinstance(arguments.get(key), str)]
 
 
 def _split_user_messages(messages: Sequence[_Json], pieces: dict[str, int]) -> Iterator[UserWords]:

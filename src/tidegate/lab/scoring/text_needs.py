@@ -145,20 +145,20 @@ def _read_arguments(call: _Json) -> Any:
 
 def _call_key(call: _Json) -> tuple[str, ...]:
     """Return what makes two calls the same: the file for tools and commands that read one, else name and arguments."""
-    name, given = call["name"], _read_arguments(call)
-    if not isinstance(given, dict):
-        return "same", name, given if isinstance(given, str) else json.dumps(given, sort_keys=True)
+    name, arguments = call["name"], _read_arguments(call)
+    if not isinstance(arguments, dict):
+        return "same", name, arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
     if name.lower() in _READ_TOOLS:
-        path = next((given[key] for key in _PATH_KEYS if isinstance(given.get(key), str)), None)
+        path = next((arguments[key] for key in _PATH_KEYS if isinstance(arguments.get(key), str)), None)
         if path is not None:
             return "file", path
-    command = given.get("command") or given.get("cmd")
+    command = arguments.get("command") or arguments.get("cmd")
     if isinstance(command, list):
         command = " ".join(map(str, command))
     if isinstance(command, str):
         read = _SHELL_READ.search(command)
         return ("file", read.group(1)) if read else ("same", name, command)
-    return "same", name, json.dumps(given, sort_keys=True)
+    return "same", name, json.dumps(arguments, sort_keys=True)
 
 
 def _old_texts(call: _Json) -> Iterator[str]:
@@ -185,11 +185,11 @@ def _find_rereads(messages: Sequence[_Json], tokens_before: Sequence[float]) -> 
             if place < len(messages) and messages[place]["role"] == "tool":
                 results.append((_call_key(call), place, clean_lines(chat_text_of(messages[place]))))
         for key, _, lines in results:
-            seen, old = last.get(key, (-1, frozenset[str]()))
+            index, old = last.get(key, (-1, frozenset[str]()))
             new = [line for line in dict.fromkeys(lines) if len(line) >= _MIN_REREAD_CHARS]
             both = [line for line in new if line in old]
             if len(both) >= _MIN_REREAD_LINES and len(both) >= _MIN_REREAD_SHARE * len(new):
-                yield TextNeed(at, "reread", both, tokens_before[at] - tokens_before[seen + 1])
+                yield TextNeed(at, "reread", both, tokens_before[at] - tokens_before[index + 1])
         for key, place, lines in results:
             last[key] = place, frozenset(lines)
 
@@ -204,8 +204,8 @@ def _find_blocks(messages: Sequence[_Json], pages: Sequence[str], tokens_before:
                 block = join_lines(lines)
                 place = stream.find_last(block, at)
                 if place >= 0:
-                    seen = stream.page_at(place)
-                    yield TextNeed(at, "block", [block], tokens_before[at] - tokens_before[seen + 1])
+                    index = stream.page_at(place)
+                    yield TextNeed(at, "block", [block], tokens_before[at] - tokens_before[index + 1])
 
 
 def _find_repeated_lines(
@@ -247,16 +247,16 @@ class _JoinedPages:
 
     def find_contexts(self, name: str, before: int) -> list[str]:
         """Return the name with the characters to its left, and to its right, at its latest occurrences."""
-        found: dict[str, None] = {}
+        contexts: dict[str, None] = {}
         text = self._text
         place = self.find_last(name, before)
-        while place >= 0 and len(found) < _MAX_CONTEXTS:
+        while place >= 0 and len(contexts) < _MAX_CONTEXTS:
             end = place + len(name)
             if is_whole_match(text, place, name):
                 left, right = text[max(0, place - _CONTEXT_CHARS) : place], text[end : end + _CONTEXT_CHARS]
                 if len(left.strip()) >= _MIN_CONTEXT_CHARS:
-                    found[left + name] = None
+                    contexts[left + name] = None
                 if len(right.strip()) >= _MIN_CONTEXT_CHARS:
-                    found[name + right] = None
+                    contexts[name + right] = None
             place = text.rfind(name, 0, end - 1)
-        return list(found)
+        return list(contexts)

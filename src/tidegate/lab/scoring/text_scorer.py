@@ -127,15 +127,15 @@ class TextScorer:
             self._share_of_rule(rule).kept += rule.sentence in sent_text.flat
 
 
-def _find_share(need: TextNeed, sent: "_SentText") -> float:
+def _find_share(need: TextNeed, request_text: "_SentText") -> float:
     text, *contexts = need.texts
     if need.kind == "reread":
-        return sum(line in sent.lines for line in need.texts) / len(need.texts)
+        return sum(line in request_text.lines for line in need.texts) / len(need.texts)
     if need.kind == "block":
-        return text in sent.blocks
+        return text in request_text.blocks
     if need.kind == "line":
-        return text in sent.lines or text in sent.blocks
-    return contains_whole_name(sent.text, text) and any(context in sent.text for context in contexts)
+        return text in request_text.lines or text in request_text.blocks
+    return contains_whole_name(request_text.text, text) and any(context in request_text.text for context in contexts)
 
 
 class _Memo(dict[str, _T], Generic[_T]):

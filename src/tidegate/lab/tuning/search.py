@@ -92,17 +92,21 @@ def split_sessions(sources: Sequence[SessionSource], seed: int) -> SessionSplit:
 
 def score_figures(figures: Mapping[str, SessionFigures], before: Mapping[str, SessionFigures]) -> float:
     """Return the mean fidelity less a penalty for added cost; a broken request outweighs everything."""
-    kept, cost, cost_before = [], 0.0, 0.0
+    fidelities, cost, cost_before = [], 0.0, 0.0
     broken = 0.0
     for session, each in figures.items():
         values, then = each.compute_measures(), before[session].compute_measures()
         some = [value for key in FIDELITY_KEYS if (value := values[key]) is not None]
-        kept += [sum(some) / len(some)] if some else []
+        fidelities += [sum(some) / len(some)] if some else []
         cost += values["billed_ratio"] or 0.0
         cost_before += then["billed_ratio"] or 0.0
         broken += sum((values[key] or 0) > (then[key] or 0) for key in ("over", "failed", "invalid"))
     dearer = max(0.0, cost / cost_before - 1) if cost_before else 0.0
-    return (sum(kept) / len(kept) if kept else 0.0) - _COST_PENALTY * dearer - _BROKEN_PENALTY * bool(broken)
+    return (
+        (sum(fidelities) / len(fidelities) if fidelities else 0.0)
+        - _COST_PENALTY * dearer
+        - _BROKEN_PENALTY * bool(broken)
+    )
 
 
 class SettingsSearch:
@@ -130,23 +134,25 @@ class SettingsSearch:
         study = _create_study(self._seed)
         study.enqueue_trial({knob.name: values[knob.name] for knob in self._tunable})
         bounds = _make_distributions(self._tunable)
-        done = 0
-        while done < trials:
-            trials_to_run = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - done))]
-            found = self._score_trials(trials_to_run, before)
-            for trial, (settings, value) in zip(trials_to_run, found, strict=True):
+        count = 0
+        while count < trials:
+            trials_to_run = [study.ask(bounds) for _ in range(min(_PARALLEL_TRIALS, trials - count))]
+            results = self._score_trials(trials_to_run, before)
+            for trial, (settings, value) in zip(trials_to_run, results, strict=True):
                 study.tell(trial, value)
                 if value > most + 1e-9:
                     best, most = settings, value
-                done += 1
+                count += 1
                 step(1)
-        return TuningResult(best, most, worth_before, done, self.split, self._measure_changes(best) if best else [])
+        return TuningResult(best, most, worth_before, count, self.split, self._measure_changes(best) if best else [])
 
-    def _score_trials(self, asked: Sequence["Trial"], before: Mapping[str, SessionFigures]) -> list["_ScoredTrial"]:
+    def _score_trials(
+        self, trials_to_run: Sequence["Trial"], before: Mapping[str, SessionFigures]
+    ) -> list["_ScoredTrial"]:
         """Return the score of each trial; settings that make no valid policy score lower than any other."""
         contenders: dict[str, Contender] = {}
         overrides: list[SettingOverrides] = []
-        for trial in asked:
+        for trial in trials_to_run:
             settings = tuple((knob.name, knob.format_value(trial.params[knob.name])) for knob in self._tunable)
             overrides.append(settings)
             try:
@@ -157,7 +163,7 @@ class SettingsSearch:
                 continue
         results = self._measure(list(contenders.values()), self.split.tuning_sources)
         trials = []
-        for trial, settings in zip(asked, overrides, strict=True):
+        for trial, settings in zip(trials_to_run, overrides, strict=True):
             contender = contenders.get(str(trial.number))
             figures = results.figures_of(self._window, contender.key) if contender else {}
             whole = len(figures) == len(before)

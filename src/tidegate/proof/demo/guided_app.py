@@ -28,9 +28,9 @@ def run_guided_demo(
     data: DataFolder,
     launch: LaunchOptions,
     workspace: Path,
-    seen: ChatObserver,
+    observer: ChatObserver,
 ) -> int:
-    app = GuidedApp(data, launch, workspace, seen)
+    app = GuidedApp(data, launch, workspace, observer)
     app.run()
     if app.failure is not None:
         raise app.failure
@@ -43,13 +43,13 @@ class GuidedApp(ChatApp):
         data: DataFolder,
         launch: LaunchOptions,
         workspace: Path,
-        seen: ChatObserver,
+        observer: ChatObserver,
         *,
         provider_for: ProviderFactory = use_configured_provider,
         reading: float = _READING_SECONDS,
     ) -> None:
-        self.observer = seen
-        self._script = make_demo_script(seen.window, lambda: seen.has_compacted)
+        self.observer = observer
+        self._script = make_demo_script(observer.window, lambda: observer.has_compacted)
         self._reading = reading
         self._is_playing = False
         self._taken_over = asyncio.Event()

@@ -198,7 +198,7 @@ class _Tour:
         is_first, self._shown_note = self._shown_note is None, note
         self._story.ids["note"] = "written"
         lines = sum(1 for text in note.sections.values() for line in text.splitlines() if line.startswith("- "))
-        marked = [
+        inventions = [
             line for text in note.sections.values() for line in text.splitlines() if "not found in the log" in line
         ]
         if not is_first:
@@ -208,9 +208,9 @@ class _Tour:
             f"a state note: {format_count(lines, 'statement')} of the model, each checked against the log,"
             f" {format_count(len(note.passages), 'passage')} quoted from it",
         )
-        for line in marked:
+        for line in inventions:
             self._show.detail(f"the check marked an invention: {line.removeprefix('- ')}")
-        if not any(INVENTED.split("`")[1] in line for line in marked):
+        if not any(INVENTED.split("`")[1] in line for line in inventions):
             self._show.detail("the invented statement of the script is not in the note")
 
     def _watch_rule(self, step: int, messages: Sequence[_Json]) -> None:
@@ -224,20 +224,20 @@ class _Tour:
         if step == CHOICE_STEP - 1:
             self._show.scene(step, f"the agent: {messages[0]['content']}")
         elif step == RULE_NEEDED_STEP:
-            held = f"{self._rule_requests} of {step - RULE_STEP + 1} requests since"
-            lost = f"; the newest messages alone would have lost it at step {self._tail_lost_rule}"
+            count = f"{self._rule_requests} of {step - RULE_STEP + 1} requests since"
+            contrast = f"; the newest messages alone would have lost it at step {self._tail_lost_rule}"
             self._show.scene(step, f"the agent: {messages[0]['content']}")
             self._show.detail(
-                f"the rule of step {RULE_STEP} was in {held}{lost if self._tail_lost_rule else ''}", pause=True
+                f"the rule of step {RULE_STEP} was in {count}{contrast if self._tail_lost_rule else ''}", pause=True
             )
         elif step == RECALL_STEP:
             fact = self._story.ids["fact"]
             in_view = any(
                 ORDER in text_of(item.message) for item in self._session.view.items if item.message.id == fact
             )
-            found = f'recall "{RECALL_QUERY}" found order={self._story.test_order or "nothing"}'
+            answer = f'recall "{RECALL_QUERY}" found order={self._story.test_order or "nothing"}'
             where = "it had left the request" if not in_view else "it was still in the request"
-            self._show.scene(step, f"{found} in {fact}, a log of step {FACT_STEP}; {where}")
+            self._show.scene(step, f"{answer} in {fact}, a log of step {FACT_STEP}; {where}")
 
     def conclude(self) -> list[Proof]:
         proofs = [self._costs.prove_fit(), *self._witness.make_proofs(self._session)]
@@ -375,13 +375,13 @@ class _TourDisplay:
         """Draw the window: the filled part, the free part, and the part reserved for the answer."""
         if not (self._is_moving or is_kept or step % _BARS_EVERY == 1):
             return
-        filled = min(_BAR_WIDTH, round(tokens / self.window * _BAR_WIDTH))
-        free = max(0, round(capacity / self.window * _BAR_WIDTH) - filled)
+        fill = min(_BAR_WIDTH, round(tokens / self.window * _BAR_WIDTH))
+        free = max(0, round(capacity / self.window * _BAR_WIDTH) - fill)
         color = "red" if tokens > 0.9 * capacity else "yellow" if tokens > 0.7 * capacity else "green"
-        held, open_, reserved = (
-            mark * count for mark, count in zip(self._marks, (filled, free, _BAR_WIDTH - filled - free), strict=True)
+        full, open_, reserved = (
+            mark * count for mark, count in zip(self._marks, (fill, free, _BAR_WIDTH - fill - free), strict=True)
         )
-        line = f"step {step:3}  [{color}]{held}[/][dim]{open_}{reserved}[/] {tokens:7,.0f} {tokens / self.window:4.0%}"
+        line = f"step {step:3}  [{color}]{full}[/][dim]{open_}{reserved}[/] {tokens:7,.0f} {tokens / self.window:4.0%}"
         is_open = self._is_moving and not is_kept
         self._console.print(line, end="" if is_open else "\n")
         if is_open:

@@ -222,7 +222,7 @@ def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
         "pressure": float(budget.capacity),
         "window_share": float(budget.window or 0),
         "history_share": budget.room * budget.scale,
-        "fill": budget.room * budget.scale,
+        "fill": budget.held_room * budget.scale,
     }
     if COMPARISONS[trigger.op](now, limit):
         return 0

@@ -10,6 +10,8 @@ from tidegate.core.events import NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.notes import (
     ClientNote,
+    EditRedone,
+    EditUndone,
     HandoffNote,
     NotePassage,
     PreparedSummary,
@@ -152,12 +154,13 @@ def compare_notes(old: StateNote, new: StateNote) -> list[str]:
     return [line for line in lines if line[1:].strip() and not line.startswith(("---", "+++", "@@"))]
 
 
-def describe_listed_note(noted: NoteAdded, previous: str = "", *, is_brief: bool = False) -> str:
+def describe_listed_note(noted: NoteAdded, *, is_brief: bool = False) -> str:
     """The text of a note under one of the `LISTED_NOTES`: of a state note, what it has and what the check dropped.
 
-    `previous` is the state note before, as it is stored: then the lines that changed are listed, too. `is_brief`: one
-    line, where its parts are shown as well.
+    `is_brief`: one line, where the parts of a state note are shown as well.
     """
+    if is_note(noted, EditUndone, EditRedone):
+        return f"edit {noted.text}"
     if is_note(noted, ClientNote, HandoffNote):
         return describe_client_note(noted)
     if is_note(noted, PreparedSummary):
@@ -167,9 +170,5 @@ def describe_listed_note(noted: NoteAdded, previous: str = "", *, is_brief: bool
     note = read_note(noted, StateNote)
     if note is None:
         return noted.text
-    if is_brief:
-        return describe_state_note(note)
-    dropped = f" Dropped: {' / '.join(note.dropped)}" if note.dropped else ""
-    before = StateNote.parse(previous) if previous else None
-    changes = compare_notes(before, note) if before else []
-    return "\n".join([f"{describe_state_note(note)}{dropped}", *(["Changed:", *changes] if changes else [])])
+    line = describe_state_note(note)
+    return line if is_brief or not note.dropped else f"{line} Dropped: {' / '.join(note.dropped)}"

@@ -11,22 +11,13 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.edits import Drop, Insert, Replace
+from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
-from tidegate.core.notes import (
-    LISTED_NOTES,
-    CompactionStarted,
-    EditRedone,
-    EditUndone,
-    SideCost,
-    ViewCleared,
-    is_note,
-    read_note,
-)
+from tidegate.core.notes import CompactionStarted, EditRedone, EditUndone, SideCost, ViewCleared, is_note, read_note
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.session.costs import usage_or_estimate
-from tidegate.session.reports.state_note_report import describe_listed_note
+from tidegate.session.reports.changes import Change, read_change
 from tidegate.store.log import LogReader
 
 _MAX_ENTRIES: Final = 50
@@ -37,8 +28,7 @@ _BLOCK_EVENTS: Final = 256
 
 
 class TimelineEntry(msgspec.Struct):
-    """An edit or a note. `action` is the stage of an edit, or the topic of a note (`core/events.py`).
-    `is_undone`: the edit is not in effect now.
+    """A change with the messages that it touched, and what it cost and saved.
 
     `summary_tokens` is what writing its summary cost. `lost_cache_tokens` is how much less the next request read from
     the provider's cache than the previous one. `calls_affected` are the requests until the next compaction while the
@@ -46,18 +36,9 @@ class TimelineEntry(msgspec.Struct):
     known. Dollars are None if the price is not known.
     """
 
-    seq: int
-    time: float
-    action: str
-    rule: str = ""
-    moment: str = ""
-    reason: str = ""
-    tokens_before: int = 0
-    tokens_after: int = 0
+    change: Change
     removed_ids: tuple[str, ...] = ()
     shortened_ids: tuple[str, ...] = ()
-    added_ids: tuple[str, ...] = ()
-    is_undone: bool = False
     summary_tokens: int = 0
     summary_dollars: float | None = None
     lost_cache_tokens: int = 0
@@ -67,7 +48,7 @@ class TimelineEntry(msgspec.Struct):
 
     @property
     def is_compaction(self) -> bool:
-        return self.tokens_before > self.tokens_after
+        return self.change.tokens_before > self.change.tokens_after
 
 
 class _RequestSums(msgspec.Struct, frozen=True):
@@ -152,37 +133,27 @@ class _BackwardReader:
 
     def add_event(self, event: Event) -> None:
         what = event.payload
-        self._rereading = [entry for entry in self._rereading if event.seq > entry.seq - _BLOCK_EVENTS]
-        if isinstance(what, ViewEdited):
-            self._edited(event, what)
-        elif isinstance(what, UsageReported):
-            self._used(what)
+        self._rereading = [entry for entry in self._rereading if event.seq > entry.change.seq - _BLOCK_EVENTS]
+        if isinstance(what, UsageReported):
+            self._add_usage(what)
         elif isinstance(what, MessageAdded):
             self._writing = None
-        else:
-            self._noted(event, what)
+        elif isinstance(what, NoteAdded):
+            self._add_note(what)
+        change = read_change(event, is_undone=self.state.undo_state.get(event.seq) == "undo")
+        if change is not None:
+            self.entries.append(TimelineEntry(change))
+        if isinstance(what, ViewEdited):
+            self._complete_edit(self.entries[-1], what)
 
-    def _edited(self, event: Event, what: ViewEdited) -> None:
+    def _complete_edit(self, entry: TimelineEntry, what: ViewEdited) -> None:
         edits = what.edits
-        entry = TimelineEntry(
-            event.seq,
-            event.time,
-            what.stage,
-            what.rule,
-            what.moment,
-            what.why,
-            what.tokens_before,
-            what.tokens_after,
-            removed_ids=tuple(ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids),
-            shortened_ids=tuple(edit.id for edit in edits if isinstance(edit, Replace)),
-            added_ids=tuple(edit.message.id for edit in edits if isinstance(edit, Insert)),
-            is_undone=self.state.undo_state.get(event.seq) == "undo",
-        )
-        self.entries.append(entry)
+        entry.removed_ids = tuple(ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids)
+        entry.shortened_ids = tuple(edit.id for edit in edits if isinstance(edit, Replace))
         self._writing = entry
         if not entry.is_compaction:
             return
-        held = self.state.sums.plus(self.state.lost.get(event.seq, _RequestSums()), -1)
+        held = self.state.sums.plus(self.state.lost.get(entry.change.seq, _RequestSums()), -1)
         entry.calls_affected, entry.saved_tokens = (
             held.calls,
             round((what.tokens_before - what.tokens_after) * held.tokens),
@@ -191,10 +162,10 @@ class _BackwardReader:
             entry.saved_dollars = (what.tokens_before - what.tokens_after) * held.dollars
         if self.state.next_usage is not None:
             self._rereading.append(entry)
-        if not entry.is_undone:
+        if not entry.change.is_undone:
             self.state.reset()
 
-    def _used(self, used: UsageReported) -> None:
+    def _add_usage(self, used: UsageReported) -> None:
         for entry in self._rereading:
             later = self.state.next_usage
             entry.lost_cache_tokens = max(0, used.cache_read - later.cache_read) if later is not None else 0
@@ -210,19 +181,15 @@ class _BackwardReader:
         self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * price))
         self.state.next_usage = used
 
-    def _noted(self, event: Event, noted: NoteAdded) -> None:
-        toggle = read_note(noted, EditUndone) or read_note(noted, EditRedone)
+    def _add_note(self, noted: NoteAdded) -> None:
         if is_note(noted, CompactionStarted):
             self._writing = None
         elif self._writing is not None and (cost := read_note(noted, SideCost)) is not None:
-            self._spent(self._writing, cost)
-        elif toggle is not None:
+            self._add_side_cost(self._writing, cost)
+        elif (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
             self._note_toggle(toggle)
         elif is_note(noted, ViewCleared):
             self.state.reset()
-        if is_note(noted, *LISTED_NOTES):
-            why = f"edit {noted.text}" if toggle is not None else describe_listed_note(noted)
-            self.entries.append(TimelineEntry(event.seq, event.time, noted.topic, reason=why))
 
     def _note_toggle(self, toggle: EditUndone | EditRedone) -> None:
         since, seq = self.state, toggle.edit
@@ -233,7 +200,7 @@ class _BackwardReader:
             gone = since.sums.plus(since.redone.pop(seq, _RequestSums()), -1)
             since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
 
-    def _spent(self, entry: TimelineEntry, side_cost: SideCost) -> None:
+    def _add_side_cost(self, entry: TimelineEntry, side_cost: SideCost) -> None:
         entry.summary_tokens += side_cost.usage.input_tokens + side_cost.usage.output_tokens
         cost = compute_model_cost(side_cost.usage, side_cost.model, self._prices)
         if cost is not None:

@@ -175,6 +175,95 @@ def let_owner_act_for_tenants(link: Link) -> None:
     link.execute("alter table tidegate_migrations add column breaking boolean not null default true")
 
 
+def pack_passages(link: Link) -> None:
+    """Let a row hold many passages of one source: the texts compress well together, and a word that they share is
+    stored once. The positions of a word are then the numbers of the passages that have it.
+    """
+    link.execute("alter table tidegate_passages add column places bigint[], add column bodies bytea[]")
+    # Each search reads the list of what is not yet sorted into the index, and its pages stay in the file.
+    link.execute("alter index tidegate_passages_by_word set (gin_pending_list_limit = 256)")
+    for function in (_MATCH_PASSAGES, _COUNT_PACKED, _FIND_PACKED, _FIND_RECENT_PACKED):
+        link.execute(function)
+
+
+# The words of the query that a passage of a packed row has are matched as the words of a passage are; the order of
+# words is checked by the caller. Words are letters and digits, so quotation marks and operators are those of the query.
+_MATCH_PASSAGES = r"""
+create function tidegate_match_passages(
+    words tsvector, places bigint[], bodies bytea[], match tsquery, queries tsquery[], weights float8[])
+returns table (place bigint, body bytea, score float8) language sql stable begin atomic
+with wanted as (
+    select distinct part[1] as word, part[2] is not null as is_prefix
+    from regexp_matches(match::text || ' ' || array_to_string(queries, ' '), '''([^'']+)''(:\*)?', 'g') as part),
+held as (
+    select nth, array_to_tsvector(array_agg(distinct lexeme)) as present
+    from unnest(words) as entry (lexeme, positions, classes)
+    join wanted on lexeme = word or (is_prefix and starts_with(lexeme, word)) cross join unnest(positions) as nth
+    group by nth)
+select passage.place, passage.body,
+    (select sum(ts_rank(present, query) * weight) from unnest(queries, weights) as given (query, weight))
+    / log(2, 2 + octet_length(passage.body) / 6)
+from held join unnest(places, bodies) with ordinality as passage (place, body, nth) using (nth)
+where present @@ replace(match::text, '<->', '&')::tsquery;
+end
+"""
+_PACKED_SHARE = 64
+"""A packed row counts as so many passages where the work of a search is bounded."""
+_SAME_ROW = "replace(match::text, '<->', '&')::tsquery"
+_SAME_PASSAGE = "replace(replace(match::text, '<->', '<0>'), '&', '<0>')::tsquery"
+_WANTED_KIND = "(wanted = '' or s.kind = wanted)"
+# With weights of 1, `ts_rank_cd` is the number of positions of a word.
+_COUNT_PACKED = f"""
+create or replace function tidegate_count_passages(queries tsquery[], most integer) returns setof bigint {_AS_OWNER}
+begin atomic
+select (select count(*) from (select {_OF_TENANT} and p.places is null and p.words @@ query limit most) single)
+    + (select coalesce(sum(ts_rank_cd('{{1,1,1,1}}', words, query)), 0)::bigint from (
+       select p.words {_OF_TENANT} and p.places is not null and p.words @@ query
+       limit 1 + most / {_PACKED_SHARE}) packed)
+from unnest(queries) with ordinality as given (query, nth) order by nth;
+end
+"""
+# A packed row is ranked about as the best of its passages would be. The best rows are unpacked.
+_RANKED_ROWS = """
+select best.id, best.source, coalesce(part.place, best.place), coalesce(part.body, best.body),
+    coalesce(part.score, best.score) as score
+from (
+    (select found.*, (select sum(ts_rank(found.words, query, 1) * weight)
+                      from unnest(queries, weights) as given (query, weight)) as score
+     from ({single}) found order by score desc, found.id desc limit most)
+    union all
+    (select found.*, (select sum(ts_rank(found.words, query) * weight)
+                      from unnest(queries, weights) as given (query, weight)) as score
+     from ({packed}) found order by score desc, found.id desc limit 1 + most / 4)) best
+left join lateral tidegate_match_passages(best.words, best.places, best.bodies, match, queries, weights) part
+    on best.places is not null
+where best.places is null or part.place is not null
+order by score desc, best.id desc, part.place desc limit most;
+end
+"""
+_FIND_PACKED = f"""
+create or replace function tidegate_find_passages(
+    match tsquery, queries tsquery[], weights float8[], wanted text, scanned integer, most integer)
+{_FOUND_COLUMNS} {_AS_OWNER} begin atomic
+""" + _RANKED_ROWS.format(
+    single=f"select p.* {_OF_TENANT} and p.places is null and p.words @@ match and {_WANTED_KIND} limit scanned",
+    packed=f"select p.* {_OF_TENANT} and p.places is not null and p.words @@ {_SAME_PASSAGE} and {_WANTED_KIND}"
+    " limit 1 + scanned / 8",
+)
+# `is true` keeps the planner from the index of words, which would first find every passage that has a common word.
+# There are far fewer packed rows.
+_FIND_RECENT_PACKED = f"""
+create or replace function tidegate_find_recent_passages(
+    match tsquery, queries tsquery[], weights float8[], wanted text, reach bigint, scanned integer, most integer)
+{_FOUND_COLUMNS} {_AS_OWNER} begin atomic
+""" + _RANKED_ROWS.format(
+    single=f"select p.* {_OF_TENANT} and p.places is null and (p.words @@ match) is true and {_WANTED_KIND}"
+    " and p.id > (select max(newest.id) from tidegate_passages newest) - reach order by p.id desc limit scanned",
+    packed=f"select p.* {_OF_TENANT} and p.places is not null and p.words @@ {_SAME_ROW} and {_WANTED_KIND}"
+    f" order by p.id desc limit 1 + scanned / {_PACKED_SHARE}",
+)
+
+
 def _separate_rows(link: Link, table: str) -> None:
     link.execute(f"alter table {table} enable row level security")
     link.execute(f"create policy own_tenant on {table} using (tenant = (select tidegate_tenant()))")
@@ -188,6 +277,7 @@ MIGRATIONS: tuple[Migration, ...] = (
     create_search,
     search_with_index,
     let_owner_act_for_tenants,
+    pack_passages,
 )
 """The migrations in order. A released migration is never changed; a new one is added after it."""
 BREAKING = frozenset({"create_tables", "separate_tenants", "create_files", "create_search"})

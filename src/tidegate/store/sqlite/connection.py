@@ -1,7 +1,6 @@
 """The connection to the database file: opened or created, transactions, and SQLite's errors in tidegate's terms."""
 
 import os
-import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -33,7 +32,7 @@ _BEFORE_RELEASE = frozenset(
 """Migrations before version 0.1.0. Files of that version list them, too, with those that came after."""
 _REFUSALS = ("SQLITE_FULL", "SQLITE_IOERR", "SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_TOOBIG")
 
-Step = Callable[[str], None]
+Step = Callable[[str], object]
 """Called with a name between the steps of a change: tests kill the process there, or let another one in."""
 
 
@@ -41,7 +40,7 @@ class Database(sqlite3.Connection):
     """The connection. `writer` is the thread that is inside a write transaction, 0 if none is."""
 
     writer = 0
-    step: Step = staticmethod(lambda _: None)
+    step: Step = str  # any function that does nothing
 
 
 Migration = Callable[[Database], None]
@@ -217,7 +216,7 @@ def _decode_text(text: bytes) -> str:
 def _create(path: Path, migrations: Sequence[Migration], step: Step) -> None:
     """Create the file under another name first, so that a process that opens it finds all of it or nothing."""
     make_folder(path.parent)
-    fresh = path.with_name(f"{path.name}.new-{secrets.token_hex(8)}")
+    fresh = path.with_name(f"{path.name}.new-{os.urandom(8).hex()}")
     os.close(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
         with closing(_connect(fresh, 1.0, step)) as db:

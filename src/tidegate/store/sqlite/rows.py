@@ -6,7 +6,6 @@ from hashlib import sha256
 from typing import NamedTuple
 
 import msgspec
-from isal import isal_zlib
 
 from tidegate.core.event_check import is_possible_count, is_possible_time
 from tidegate.core.messages import encode_into_bytes
@@ -108,6 +107,8 @@ def pack_row(first: int, records: Sequence[bytes]) -> Row:
 
     ISA-L writes what any zlib reads, smaller than zlib's own level 1 and four times as fast.
     """
+    from isal import isal_zlib  # noqa: PLC0415 - a list of sessions seldom needs it
+
     row = Row(first, len(records), PACKED, b"", isal_zlib.compress(_encode(records), 1))
     return row._replace(sum=_digest(row))
 
@@ -130,6 +131,8 @@ def open_row(row: Row) -> list[bytes]:
         raise Damaged("their SHA-256 is not the one that was written")
     if row.mark == RECENT:
         return [row.data]
+    from isal import isal_zlib  # noqa: PLC0415 - as above
+
     try:
         records = _decode(isal_zlib.decompress(row.data) if row.mark == PACKED else row.data)
     except (isal_zlib.IsalError, msgspec.DecodeError) as fault:  # type: ignore[misc] # an exception, say its stubs not

@@ -62,7 +62,7 @@ class SqliteStore:
         limit: int | None = None,
         clock: Callable[[], float] = time.time,
         migrations: Sequence[Migration] = MIGRATIONS,
-        step: Step = lambda _: None,
+        step: Step = str,
     ) -> None:
         self.path = Path(folder) / FILE
         if _is_occupied(self.path.parent):
@@ -93,7 +93,8 @@ class SqliteStore:
 
     def _make_append(self, session: str, after: int, records: Sequence[bytes]) -> Append:
         self._check_process()
-        connection.check_free(self._db)
+        if self._db.writer:
+            connection.check_free(self._db)
         check_session_name(session)
         return Append(session, after, list(map(bytes, records)), float(self._clock()))
 

@@ -41,9 +41,9 @@ class InputCompletion:
                 self._files = await asyncio.to_thread(list_workspace_files, self._workspace)
                 self._listed_at = time.monotonic()
                 self._file_sizes = {}
-            found = await asyncio.to_thread(match_files, self._files, token.text)
-            await asyncio.to_thread(self._measure_files, found[:_MAX_MEASURED])
-            return found
+            files = await asyncio.to_thread(match_files, self._files, token.text)
+            await asyncio.to_thread(self._measure_files, files[:_MAX_MEASURED])
+            return files
         if " " not in token.text:
             names = self._agent_thread.commands.complete(token.text)
             return [] if names == [token.text] else names
@@ -59,10 +59,8 @@ class InputCompletion:
         """Return the description of a command, or the size of a file. Arguments need none."""
         if (tokens := self._file_sizes.get(choice)) is not None:
             return f"about {format_token_count(tokens)} tokens"
-        found = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
-        return (
-            found.command.description if found is not None and found.command is not None and not found.arguments else ""
-        )
+        call = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
+        return call.command.description if call is not None and call.command is not None and not call.arguments else ""
 
     def handle_key(self, key: str) -> None:
         """Handle a key while the menu is open.
@@ -90,18 +88,18 @@ class InputCompletion:
         command = self._agent_thread.commands.find(token.text).command
         return command is not None and (" " in token.text or token.text == f"/{command.name}")
 
-    def _takes_no_argument(self, chosen: str) -> bool:
-        found = self._agent_thread.commands.find(chosen) if chosen.startswith("/") else None
-        command = found.command if found is not None and not found.arguments else None
+    def _takes_no_argument(self, choice: str) -> bool:
+        call = self._agent_thread.commands.find(choice) if choice.startswith("/") else None
+        command = call.command if call is not None and not call.arguments else None
         return command is not None and (not command.usage or command.usage.startswith("["))
 
     def _insert_choice(self) -> None:
-        token, chosen = self._composer.find_token(), self._menu.chosen
+        token, choice = self._composer.find_token(), self._menu.chosen
         self.close()
-        if token is None or not chosen:
+        if token is None or not choice:
             return
-        quoted = f'@"{chosen}"' if " " in chosen else f"@{chosen}"
-        self._composer.insert_completion(token, f"{quoted} " if token.kind == "file" else f"{chosen} ")
+        mention = f'@"{choice}"' if " " in choice else f"@{choice}"
+        self._composer.insert_completion(token, f"{mention} " if token.kind == "file" else f"{choice} ")
 
     def close(self) -> None:
         self._menu.close()

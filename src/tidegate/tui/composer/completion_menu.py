@@ -60,12 +60,12 @@ class CompletionMenu(Widget):
 
     def render(self) -> Text:
         first = max(0, min(self._selected_index - _MAX_ROWS // 2, len(self.choices) - _MAX_ROWS))
-        seen = self.choices[first : first + _MAX_ROWS]
+        rows = self.choices[first : first + _MAX_ROWS]
         column = max(cell_len(clean_line(choice)) for choice in self.choices) if self.choices else 0
         text = Text(no_wrap=True, overflow="ellipsis", end="")
-        for place, choice in enumerate(seen, first):
-            chosen, name, about = place == self._selected_index, clean_line(choice), self._describe(choice)
+        for place, choice in enumerate(rows, first):
+            is_chosen, name, about = place == self._selected_index, clean_line(choice), self._describe(choice)
             text.append("\n" if place > first else "")
-            text.append(("› " if chosen else "  ") + name, style="bold" if chosen else "dim")
-            text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if chosen else "dim")
+            text.append(("› " if is_chosen else "  ") + name, style="bold" if is_chosen else "dim")
+            text.append(" " * (column - cell_len(name) + 2) + about if about else "", style="" if is_chosen else "dim")
         return text

@@ -38,8 +38,8 @@ class MessageDraft(NamedTuple):
         pasted = [PastedSpan(left, min(right, start)) for left, right in self.pasted if left < start]
         if len(entered) > MAX_TYPED_CHARS or ("\n" in entered and entered != "\n"):
             pasted.append(PastedSpan(start, start + len(entered)))
-        moved = start + len(entered) - end
-        pasted += [PastedSpan(max(left, end) + moved, right + moved) for left, right in self.pasted if right > end]
+        shift = start + len(entered) - end
+        pasted += [PastedSpan(max(left, end) + shift, right + shift) for left, right in self.pasted if right > end]
         return MessageDraft(self.text[:start] + entered + self.text[end:], tuple(pasted))
 
     def with_text(self, text: str) -> "MessageDraft":
@@ -56,20 +56,20 @@ class MessageDraft(NamedTuple):
         blank: list[str] = []
         place = 0
         for line in self.text.split("\n"):
-            typed = not any(start < place + len(line) and end > place for start, end in self.pasted)
+            is_typed = not any(start < place + len(line) and end > place for start, end in self.pasted)
             place += len(line) + 1
             if not line.strip():  # belongs to the text before it, or to the first line
                 (runs[-1][0] if runs else blank).append(line)
-            elif runs and runs[-1][1] == typed:
+            elif runs and runs[-1][1] == is_typed:
                 runs[-1][0].append(line)
             else:
-                runs.append(([*blank, line], typed))
+                runs.append(([*blank, line], is_typed))
                 blank = []
         if len(runs) > MAX_DRAFT_PIECES:
             runs[MAX_DRAFT_PIECES - 1 :] = [
                 ([line for lines, _ in runs[MAX_DRAFT_PIECES - 1 :] for line in lines], False)
             ]
-        return [("\n".join(lines), typed) for lines, typed in runs]
+        return [("\n".join(lines), is_typed) for lines, is_typed in runs]
 
 
 def _common_start(one: str, other: str) -> int:

@@ -46,7 +46,7 @@ class ComposedMessage(NamedTuple):
 
 
 def compose_message(draft: MessageDraft, workspace: Path) -> ComposedMessage:
-    parts: list[Part] = [MarkedText(text, typed=typed) for text, typed in draft.split_typed_and_pasted()]
+    parts: list[Part] = [MarkedText(text, typed=is_typed) for text, is_typed in draft.split_typed_and_pasted()]
     problems: list[str] = []
     for name, path in _find_mentions(draft, workspace):
         try:
@@ -72,13 +72,13 @@ def measure_file(path: Path) -> int | None:
 
 def _find_mentions(draft: MessageDraft, workspace: Path) -> Iterator[tuple[str, Path]]:
     """Yield the files that a draft mentions, each once. A mention of no file is words: an address, a decorator."""
-    seen: set[str] = set()
+    names: set[str] = set()
     for match in _MENTION.finditer(draft.text):
         name = match[1] or match[2]
         is_typed = not any(start < match.end() and end > match.start() for start, end in draft.pasted)
         path = _find_mentioned_file(workspace, name) or (_find_outside_image(name) if is_typed else None)
-        if path is not None and name not in seen:
-            seen.add(name)
+        if path is not None and name not in names:
+            names.add(name)
             yield name, path
 
 
@@ -119,8 +119,8 @@ def find_pasted_image(text: str) -> str:
         words = [unquote(text[7:])] if text.startswith("file://") else [text, *shlex.split(text)[:1]]
     except ValueError:
         words = [text]
-    found = next((word for word in words if '"' not in word and _find_outside_image(word) is not None), None)
-    return "" if found is None else f'@"{found}" ' if " " in found else f"@{found} "
+    path = next((word for word in words if '"' not in word and _find_outside_image(word) is not None), None)
+    return "" if path is None else f'@"{path}" ' if " " in path else f"@{path} "
 
 
 def _read_file_part(path: Path, name: str) -> Image | MarkedText:
@@ -158,13 +158,13 @@ def list_workspace_files(workspace: Path) -> list[str]:
         os.close(folder)
 
 
-def match_files(files: list[str], typed: str, most: int = 50) -> list[str]:
+def match_files(files: list[str], letters: str, most: int = 50) -> list[str]:
     """Return the files that contain the typed letters in order, best first.
 
     Best are names that begin with the letters, then paths that contain them in one piece, then names and then paths in
     which most of them begin a word; of equals the shortest.
     """
-    plain_text = typed.casefold()
+    plain_text = letters.casefold()
     scored = ((_score_match(plain_text, path.casefold()), len(path), path) for path in files)
     fitting = ((score, length, path) for score, length, path in scored if score is not None)
     return [path for *_, path in heapq.nsmallest(most, fitting)]

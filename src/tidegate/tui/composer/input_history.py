@@ -67,8 +67,8 @@ class InputHistory:
         """Return the inputs that contain all these words, newest first. It reads logs: call it in another thread."""
         while self._read_next():
             pass
-        wanted = words.casefold().split()
-        return [text for text in list(self._entries) if all(word in text.casefold() for word in wanted)]
+        query_words = words.casefold().split()
+        return [text for text in list(self._entries) if all(word in text.casefold() for word in query_words)]
 
     def newer(self) -> str | None:
         if not self._position:

@@ -60,9 +60,11 @@ class BlockRenderer:
         )
         self._live_cache: tuple[str, int, list[Strip]] = ("", 0, [])
 
-    def render_block(self, block: TranscriptBlock, *, opened: bool, chosen: bool, growing: bool = False) -> list[Strip]:
+    def render_block(
+        self, block: TranscriptBlock, *, is_open: bool, is_chosen: bool, growing: bool = False
+    ) -> list[Strip]:
         if block.is_card:
-            return self._render_card(block, opened, chosen)
+            return self._render_card(block, is_open, is_chosen)
         if block.kind == "user":
             return self._render_user(block)
         if block.kind in ("note", "problem"):
@@ -93,15 +95,15 @@ class BlockRenderer:
         """Format again only the part that may still change. What may be the beginning of a secret is not shown yet."""
         start = max(0, len(block.text) - MAX_HELD_CHARS)
         text = self.sanitizer(block.text[: find_printable_end(block.text, self.sanitizer, start)])
-        key, done, strips = self._live_cache
+        key, end_before, strips = self._live_cache
         end = find_stable_end(text)
-        if key != block.key or done > end:
-            done, strips = 0, []
-        if end > done:
-            strips = [*strips, *self._separator(strips), *self._render_markdown(text[done:end])]
-            done = end
-        self._live_cache = (block.key, done, strips)
-        rest = text[done:]
+        if key != block.key or end_before > end:
+            end_before, strips = 0, []
+        if end > end_before:
+            strips = [*strips, *self._separator(strips), *self._render_markdown(text[end_before:end])]
+            end_before = end
+        self._live_cache = (block.key, end_before, strips)
+        rest = text[end_before:]
         if not rest.strip():
             return strips
         tail = self._render_markdown(rest) if len(rest) <= _MAX_LIVE_MARKDOWN_CHARS else self._render_plain(rest)
@@ -138,15 +140,15 @@ class BlockRenderer:
 
     # --- cards ----------------------------------------------------------------------------------------------------
 
-    def _render_card(self, block: TranscriptBlock, opened: bool, chosen: bool) -> list[Strip]:
+    def _render_card(self, block: TranscriptBlock, is_open: bool, is_chosen: bool) -> list[Strip]:
         change = self._find_change(block)
         diff = None if change is None else compare_lines(change)
-        strips = [self._render_card_head(block, opened, chosen, change, diff)]
+        strips = [self._render_card_head(block, is_open, is_chosen, change, diff)]
         lines: Iterable[list[Segment]] = []
-        if change is not None and diff is not None and (opened or not block.is_error):
-            result = self._render_result(block) if opened else []
-            lines = [*self._render_diff(change.path, diff, _MAX_CARD_LINES if opened else _PREVIEW_LINES), *result]
-        elif opened:
+        if change is not None and diff is not None and (is_open or not block.is_error):
+            result = self._render_result(block) if is_open else []
+            lines = [*self._render_diff(change.path, diff, _MAX_CARD_LINES if is_open else _PREVIEW_LINES), *result]
+        elif is_open:
             lines = self._render_card_body(block)
         rail = Segment("  │ ", Style.parse(self.palette.faint))
         return [*strips, *(Strip([rail, *line]) for line in lines)]
@@ -169,30 +171,30 @@ class BlockRenderer:
     def _render_card_head(
         self,
         block: TranscriptBlock,
-        opened: bool,
-        chosen: bool,
+        is_open: bool,
+        is_chosen: bool,
         change: FileChange | None = None,
         diff: FileDiff | None = None,
     ) -> Strip:
         p = self.palette
-        color = p.primary if chosen else p.faint
+        color = p.primary if is_chosen else p.faint
         problem = p.warning if block.denied_by else p.error if block.is_error else ""
         name, about, tail = self._describe_card(block)
         if change is not None and diff is not None:
             about, tail = describe_change(change, diff), tail if block.failure or block.result is None else ""
-        about = "" if opened and block.kind in ("thinking", "result") else about
+        about = "" if is_open and block.kind in ("thinking", "result") else about
         pieces = [
-            ("› " if chosen else "  ", color),
-            (f"{_OPEN_MARK if opened else _CLOSED_MARK} ", color),
+            ("› " if is_chosen else "  ", color),
+            (f"{_OPEN_MARK if is_open else _CLOSED_MARK} ", color),
             (name, problem or p.muted),
         ]
         room = self.width - 4 - cell_len(name) - cell_len(tail) - 4
         if about and room > 4:
-            pieces += [("  ", ""), (shorten_cells(about, room), p.text if chosen else p.muted)]
+            pieces += [("  ", ""), (shorten_cells(about, room), p.text if is_chosen else p.muted)]
         pieces += [("  ", ""), (tail, problem or p.faint)] if tail else []
-        ground = f" on {p.panel}" if chosen else ""
+        ground = f" on {p.panel}" if is_chosen else ""
         strip = Strip([Segment(text, Style.parse(f"{style}{ground}".strip())) for text, style in pieces])
-        return strip.adjust_cell_length(self.width, Style.parse(ground.strip()) if chosen else None)
+        return strip.adjust_cell_length(self.width, Style.parse(ground.strip()) if is_chosen else None)
 
     def _describe_card(self, block: TranscriptBlock) -> tuple[str, str, str]:
         line = self.sanitizer.sanitize_line

@@ -141,9 +141,9 @@ class Conversation(ScrollView, can_focus=False):
         if self._block_renderer is None:
             palette = make_palette(self.app.theme_variables, dark=self.app.current_theme.dark)
             self._block_renderer = BlockRenderer(self._content_width, palette, self._sanitizer)
-        opened = self.all_open != (block.key in self.toggled_keys)
+        is_open = self.all_open != (block.key in self.toggled_keys)
         return self._block_renderer.render_block(
-            block, opened=opened, chosen=block.key == self.selected_key, growing=growing
+            block, is_open=is_open, is_chosen=block.key == self.selected_key, growing=growing
         )
 
     def on_resize(self, event: events.Resize) -> None:
@@ -223,13 +223,13 @@ class Conversation(ScrollView, can_focus=False):
     def _load_near(self, y: int) -> None:
         screen = max(1, self.size.height)
         if y < screen and self.row_cache.first_seq > 1:
-            grown = self.row_cache.load_before(self._page_rows)
+            line_count = self.row_cache.load_before(self._page_rows)
             self._update_size()
-            self._scroll(y + grown)
+            self._scroll(y + line_count)
         elif y > self.max_scroll_y - screen and not self.row_cache.at_tail:
-            lost = self.row_cache.load_after(self._page_rows)
+            line_count = self.row_cache.load_after(self._page_rows)
             self._update_size()
-            self._scroll(y - lost)
+            self._scroll(y - line_count)
 
     def page(self, direction: int) -> None:
         self.scroll_relative(y=direction * max(1, self.size.height - 2), animate=False)

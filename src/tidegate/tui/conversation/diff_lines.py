@@ -50,11 +50,11 @@ def _highlight_code(path: str, lines: list[str], palette: "Palette") -> list[Tex
     code = syntax.highlight("\n".join(lines))
     code.style = ""
     code.spans = [span._replace(style=_keep_ink(span.style)) for span in code.spans]
-    painted = list(code.split("\n", allow_blank=True))
-    return painted[: len(lines)] if len(painted) >= len(lines) else plain
+    texts = list(code.split("\n", allow_blank=True))
+    return texts[: len(lines)] if len(texts) >= len(lines) else plain
 
 
 def _keep_ink(style: str | Style) -> Style:
     """Return a style without its background, which belongs to the line."""
-    found = Style.parse(style) if isinstance(style, str) else style
-    return Style(color=found.color, bold=found.bold, italic=found.italic)
+    ink = Style.parse(style) if isinstance(style, str) else style
+    return Style(color=ink.color, bold=ink.bold, italic=ink.italic)

@@ -88,11 +88,11 @@ class RowCache:
         self.rows = [*(DrawnRow(row, self.painter.draw(row.block)) for row in page.rows), *self.rows]
         self.first_seq = page.first_seq
         self.measure_rows()
-        grown = self.height - height
+        growth = self.height - height
         while len(self.rows) > self.max_rows or (self.rows and self.rows[-1].seq > self.last_seq):
             self.last_seq = min(self.last_seq, self.rows.pop().seq - 1)
         self.measure_rows()
-        return grown
+        return growth
 
     def load_after(self, min_rows: int) -> int:
         """Load the page after and return how many lines were dropped at the top."""

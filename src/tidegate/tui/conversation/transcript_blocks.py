@@ -141,8 +141,8 @@ def _readable_thinking(part: Thinking) -> str:
 
 def _collect_texts(value: object) -> list[str]:
     if isinstance(value, dict):
-        found = [each for key, each in value.items() if key in ("thinking", "text") and isinstance(each, str) and each]
-        return found + [text for key in ("summary", "content") for text in _collect_texts(value.get(key))]
+        texts = [each for key, each in value.items() if key in ("thinking", "text") and isinstance(each, str) and each]
+        return texts + [text for key in ("summary", "content") for text in _collect_texts(value.get(key))]
     return [text for each in value for text in _collect_texts(each)] if isinstance(value, list) else []
 
 
@@ -154,10 +154,10 @@ def _edit_blocks(edited: ViewEdited, seq: int) -> list[TranscriptBlock]:
     """Return the card of an edit, or for a repair also the results that it put in, which belong to their calls."""
     if edited.stage != "repair":
         return [_compaction_block(edited, seq)]
-    added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
+    inserts = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
     results = [
         block
-        for place, message in enumerate(added)
+        for place, message in enumerate(inserts)
         for index, part in enumerate(message.parts)
         if (block := _part_block(part, message, f"e{seq}.{place}.{index}")) is not None
     ]
@@ -166,26 +166,26 @@ def _edit_blocks(edited: ViewEdited, seq: int) -> list[TranscriptBlock]:
 
 def _compaction_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
     dropped_count = sum(len(edit.ids) for edit in edited.edits if isinstance(edit, Drop))
-    added = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
+    inserts = [edit.message for edit in edited.edits if isinstance(edit, Insert)]
     shorter = sum(isinstance(edit, Replace) for edit in edited.edits)
     counts = [
         f"{count} {word}"
-        for count, word in ((dropped_count, "left"), (shorter, "shortened"), (len(added), "added"))
+        for count, word in ((dropped_count, "left"), (shorter, "shortened"), (len(inserts), "added"))
         if count
     ]
     lines = [f"why: {edited.why}", f"what: {', '.join(counts) or 'nothing'}; everything is still in the log"]
     lines += [f"rule: {edit.text}" for edit in edited.edits if isinstance(edit, RemoveRule)]
-    lines += [part.text for message in added for part in message.parts if isinstance(part, Text)]
+    lines += [part.text for message in inserts for part in message.parts if isinstance(part, Text)]
     name = edited.rule or edited.stage
     title = f"{name}  {edited.tokens_before:,} → {edited.tokens_after:,} tokens"
     return TranscriptBlock(f"e{seq}", "edit", "\n".join(lines), title, label="compacted")
 
 
-def _note_blocks(noted: NoteAdded, seq: int) -> list[TranscriptBlock]:
-    kind = kind_of(noted)
+def _note_blocks(note: NoteAdded, seq: int) -> list[TranscriptBlock]:
+    kind = kind_of(note)
     if kind in _NOTE_TEXTS:
         return [TranscriptBlock(f"n{seq}", "note", _NOTE_TEXTS[kind])]
-    if (denial := read_note(noted, Denial)) is not None:
+    if (denial := read_note(note, Denial)) is not None:
         text = f"{denial.tool} was denied by {denial.by}; it was not run"
         return [TranscriptBlock(f"n{seq}", "note", text, call_id=denial.call_id, denied_by=denial.by)]
     return []

@@ -205,9 +205,9 @@ class PlainChat:
     async def _open_session(self, opening: LaunchOptions) -> None:
         (await self._show_events_until(asyncio.wrap_future(self.agent_thread.open(opening)))).result()
 
-    async def _run_turn(self, said: str) -> None:
+    async def _run_turn(self, text: str) -> None:
         draft = (
-            MessageDraft(said) if self._input.can_ask else MessageDraft.from_pasted(said)
+            MessageDraft(text) if self._input.can_ask else MessageDraft.from_pasted(text)
         )  # a pipe may bring anything
         draft, self._attached_output = draft.replace_range(0, 0, self._attached_output), ""
         message, problems = await asyncio.to_thread(compose_message, draft, self._workspace)
@@ -233,12 +233,12 @@ class PlainChat:
 
     async def _run_command(self, line: str) -> None:
         self._command_answer = asyncio.wrap_future(self.agent_thread.run_command(line))
-        done = await self._show_events_until(self._command_answer)
+        answer_future = await self._show_events_until(self._command_answer)
         self._command_answer = None
-        if done.cancelled():
+        if answer_future.cancelled():
             self._output.write_notice("Interrupted.")
             return
-        answer = done.result()
+        answer = answer_future.result()
         if answer.error:
             self.has_failed = True
             self._output.write_notice(answer.text)

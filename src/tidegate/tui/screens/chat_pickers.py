@@ -61,10 +61,10 @@ class ChatPickers:
 
     async def pick_request(self, session: str) -> PickedRequest | None:
         source = create_request_source(self._data, session, self._sanitizer)
-        picked = await self._app.push_screen_wait(Picker("go back to a message of yours; the session is kept", source))
-        if picked is None:
+        choice = await self._app.push_screen_wait(Picker("go back to a message of yours; the session is kept", source))
+        if choice is None:
             return None
-        seq, _, text = picked.partition(" ")
+        seq, _, text = choice.partition(" ")
         return PickedRequest(int(seq), text)
 
 
@@ -138,16 +138,16 @@ def _search_sessions(data: DataFolder, sanitizer: TextSanitizer, words: str) -> 
 
 def create_model_source(agent_thread: AgentThread, sanitizer: TextSanitizer) -> ChoiceSource:
     """Offer the completions of the command /model; the first is the model in use."""
-    known: list[str] = []
+    models: list[str] = []
 
     async def search(words: str) -> list[PickerChoice]:
-        if not known:
+        if not models:
             lines = await asyncio.wrap_future(agent_thread.complete_command("/model "))
-            known.extend(line.removeprefix("/model ") for line in lines)
+            models.extend(line.removeprefix("/model ") for line in lines)
         query_words = words.casefold().split()
         return [
-            PickerChoice(each, f"{sanitizer.sanitize_line(each)}{'  (in use)' if each == known[0] else ''}")
-            for each in known
+            PickerChoice(each, f"{sanitizer.sanitize_line(each)}{'  (in use)' if each == models[0] else ''}")
+            for each in models
             if all(word in each.casefold() for word in query_words)
         ]
 
@@ -158,8 +158,8 @@ def create_history_source(history: InputHistory, sanitizer: TextSanitizer) -> Ch
     """Search the earlier inputs. The value of a choice is the input."""
 
     async def search(words: str) -> list[PickerChoice]:
-        found = await asyncio.to_thread(history.search, words)
-        return [PickerChoice(text, _format_input(text, sanitizer)) for text in found]
+        inputs = await asyncio.to_thread(history.search, words)
+        return [PickerChoice(text, _format_input(text, sanitizer)) for text in inputs]
 
     return search
 

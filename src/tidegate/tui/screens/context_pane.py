@@ -175,12 +175,12 @@ class ContextPane(Screen[str]):
 
     def _make_options(self, width: int) -> list[Option]:
         assert self.figures is not None
-        usage, done = self.figures
+        usage, timeline = self.figures
         if self.listing == "timeline":
-            column = measure_name_column(done.entries, width, self._sanitizer)
+            column = measure_name_column(timeline.entries, width, self._sanitizer)
             lines = [
-                Option(render_timeline_row(entry, column, self._sanitizer), id=f"t{entry.seq}")
-                for entry in done.entries
+                Option(render_timeline_row(entry, column, self._sanitizer), id=f"t{entry.change.seq}")
+                for entry in timeline.entries
             ]
             return lines or [_make_disabled_option("nothing yet")]
         shares = [
@@ -226,7 +226,7 @@ class ContextPane(Screen[str]):
         selected_id = self._selected_option_id()
         if self.figures is None or not selected_id.startswith("t"):
             return None
-        return next((each for each in self.figures.timeline.entries if f"t{each.seq}" == selected_id), None)
+        return next((each for each in self.figures.timeline.entries if f"t{each.change.seq}" == selected_id), None)
 
     # --- keys -----------------------------------------------------------------------------------------------------
 
@@ -239,12 +239,11 @@ class ContextPane(Screen[str]):
 
     def on_option_list_option_selected(self) -> None:
         entry, ident = self._selected_entry(), self._selected_message_id()
-        if entry is not None and entry.action == StateNote.topic:
-            self._show_state_note(entry.seq)
+        if entry is not None and entry.change.name == StateNote.topic:
+            self._show_state_note(entry.change.seq)
         elif entry is not None:
-            self._show_messages(
-                f"removed or shortened by {entry.rule or entry.action}", [*entry.removed_ids, *entry.shortened_ids]
-            )
+            name = entry.change.rule or entry.change.title
+            self._show_messages(f"removed or shortened by {name}", [*entry.removed_ids, *entry.shortened_ids])
         elif ident:
             self._show_messages(ident, [ident])
 
@@ -300,10 +299,10 @@ class ContextPane(Screen[str]):
         async def undone(context: CommandContext) -> int:
             context.require_idle()
             count = 0
-            while entry is not None and not entry.is_undone:
+            while entry is not None and not entry.change.is_undone:
                 seq = context.session.history.undo()
                 count += seq is not None
-                if seq is None or seq <= entry.seq:
+                if seq is None or seq <= entry.change.seq:
                     break
             return count
 
@@ -317,9 +316,9 @@ class ContextPane(Screen[str]):
 
         await self._report_change(self._agent_thread.run_with_context(redone), "redone")
 
-    async def _report_change(self, done: "Future[int]", words: str) -> None:
+    async def _report_change(self, count_future: "Future[int]", words: str) -> None:
         try:
-            count = await asyncio.wrap_future(done)
+            count = await asyncio.wrap_future(count_future)
         except TidegateError as bad:
             self.notify(self._sanitizer(str(bad)), severity="error", markup=False)
             return

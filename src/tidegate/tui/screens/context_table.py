@@ -47,8 +47,8 @@ class FillStyles(NamedTuple):
 
 def render_fill_title(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis")
-    used = round(100 * usage.used_share)
-    text.append(f"ctx {used}%", style=f"bold {getattr(styles, classify_fill(used))}")
+    percent = round(100 * usage.used_share)
+    text.append(f"ctx {percent}%", style=f"bold {getattr(styles, classify_fill(percent))}")
     text.append(f"  {usage.tokens:,} of {usage.capacity:,} tokens")
     if usage.window_is_assumed:
         text.append("  assumed: the window is not known", style=styles.unknown)
@@ -63,25 +63,25 @@ def render_fill_title(usage: WindowUsage, width: int, styles: FillStyles) -> Tex
 def render_fill_bar(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
     """Return the window as a bar: its categories in their colors, the rest empty. A category has at least one cell."""
     whole = max(usage.capacity, usage.tokens, 1)
-    text, used = Text(no_wrap=True, end=""), 0
+    text, column = Text(no_wrap=True, end=""), 0
     for category, tokens in _sum_by_category(usage.categories):
-        cells = min(max(1, round(width * tokens / whole)), width - used)
+        cells = min(max(1, round(width * tokens / whole)), width - column)
         text.append("█" * cells, style=CATEGORY_COLORS.get(category, styles.faint))
-        used += cells
-    return text.append("·" * (width - used), style=styles.faint)
+        column += cells
+    return text.append("·" * (width - column), style=styles.faint)
 
 
 def render_legend(usage: WindowUsage, width: int, styles: FillStyles) -> Text:
-    text, used = Text(), 0
+    text, column = Text(), 0
     for category, tokens in _sum_by_category(usage.categories):
         words = f"{category} {format_token_count(tokens)}"
         width_needed = len(words) + 4
-        if used and used + width_needed > width:
+        if column and column + width_needed > width:
             text.append("\n")
-            used = 0
+            column = 0
         text.append("█ ", style=CATEGORY_COLORS.get(category, styles.faint))
         text.append(f"{words}  ")
-        used += width_needed
+        column += width_needed
     return text
 
 
@@ -147,18 +147,19 @@ def measure_name_column(entries: Sequence[TimelineEntry], width: int, sanitizer:
 
 def render_timeline_row(entry: TimelineEntry, column: int, sanitizer: TextSanitizer) -> Text:
     text = Text(no_wrap=True, overflow="ellipsis", end="")
-    when = format_time(entry.time, "%H:%M:%S")
+    change = entry.change
+    when = format_time(change.time, "%H:%M:%S")
     text.append(f"{when}  ", style="dim")
-    text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if entry.is_undone else "")
-    if entry.tokens_before or entry.tokens_after:
-        text.append(f"{format_token_count(entry.tokens_before):>6} → {format_token_count(entry.tokens_after):<6}")
+    text.append(_pad_or_clip(_entry_name(entry, sanitizer), column), style="strike" if change.is_undone else "")
+    if change.tokens_before or change.tokens_after:
+        text.append(f"{format_token_count(change.tokens_before):>6} → {format_token_count(change.tokens_after):<6}")
     return text.append(f"  {_format_message_counts(entry)}")
 
 
 def _format_message_counts(entry: TimelineEntry) -> str:
-    removed, shortened, added = (len(ids) for ids in (entry.removed_ids, entry.shortened_ids, entry.added_ids))
-    counts = ((removed, "out"), (shortened, "shorter"), (added, "added"))
-    return ", ".join(f"{count} {word}" for count, word in counts if count) + "  undone" * entry.is_undone
+    change = entry.change
+    counts = ((change.drops, "out"), (change.replacements, "shorter"), (change.inserts, "added"))
+    return ", ".join(f"{count} {word}" for count, word in counts if count) + "  undone" * change.is_undone
 
 
 def format_timeline_header(column: int) -> str:
@@ -166,7 +167,7 @@ def format_timeline_header(column: int) -> str:
 
 
 def _entry_name(entry: TimelineEntry, sanitizer: TextSanitizer) -> str:
-    return sanitizer.sanitize_line(entry.rule or entry.action)
+    return sanitizer.sanitize_line(entry.change.rule or entry.change.title)
 
 
 def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> list[str]:
@@ -176,9 +177,10 @@ def describe_timeline_entry(entry: TimelineEntry, sanitizer: TextSanitizer) -> l
         cost = f" (${entry.summary_dollars:.4f})" if entry.summary_dollars is not None else ""
         details.append(f"cost: {entry.summary_tokens:,} tokens to write{cost}, {entry.lost_cache_tokens:,} read again")
     if entry.calls_affected:
-        saved = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
-        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{saved}")
-    return [*details, *([f"why: {sanitizer.sanitize_line(entry.reason)}"] if entry.reason else [])]
+        savings = f" (${entry.saved_dollars:.4f})" if entry.saved_dollars is not None else ""
+        details.append(f"saved: {entry.saved_tokens:,} tokens in {entry.calls_affected:,} calls{savings}")
+    reason = entry.change.reason
+    return [*details, *([f"why: {sanitizer.sanitize_line(reason)}"] if reason else [])]
 
 
 def clip_details(details: Sequence[str], width: int, lines: int) -> str:
@@ -186,9 +188,9 @@ def clip_details(details: Sequence[str], width: int, lines: int) -> str:
     wrapped = wrap(" · ".join(details), width)
     if len(wrapped) <= lines:
         return "\n".join(wrapped)
-    kept = wrapped[:lines]
-    kept[-1] = f"{kept[-1][: width - len(_MORE_HINT)].rstrip()}{_MORE_HINT}"
-    return "\n".join(kept)
+    visible = wrapped[:lines]
+    visible[-1] = f"{visible[-1][: width - len(_MORE_HINT)].rstrip()}{_MORE_HINT}"
+    return "\n".join(visible)
 
 
 def _format_call_price(dollars: float | None) -> str:

@@ -80,13 +80,13 @@ class Picker(ModalScreen[str | None]):
         await self._update_choices(words)
 
     async def _update_choices(self, words: str) -> None:
-        found = (await self._source(words))[:_MAX_CHOICES]
+        choices = (await self._source(words))[:_MAX_CHOICES]
         if words != self.query_one(Input).value:
             return
-        typed = words.strip()
-        if self._accepts_typed and typed and typed not in [each.value for each in found]:
-            found.append(PickerChoice(typed, clean_line(typed), "as typed"))
-        self.choices, self._shown_query = found, words
+        value = words.strip()
+        if self._accepts_typed and value and value not in [each.value for each in choices]:
+            choices.append(PickerChoice(value, clean_line(value), "as typed"))
+        self.choices, self._shown_query = choices, words
         self._show_choices(0)
 
     def _show_choices(self, highlighted: int) -> None:

@@ -78,12 +78,12 @@ def format_dollars(dollars: float) -> str:
 def fit_status_segments(figures: StatusFigures, width: int) -> list[StatusSegment]:
     """Return the segments that fit the width."""
     segments: list[StatusSegment] = []
-    used = 0
+    column = 0
     for piece in list_status_segments(figures, max(12, width // 4)):
         width_needed = cell_len(piece.text) + (3 if segments else 0)
-        if used + width_needed <= width or not segments:
+        if column + width_needed <= width or not segments:
             segments.append(piece)
-            used += width_needed
+            column += width_needed
     return segments
 
 

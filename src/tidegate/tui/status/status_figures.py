@@ -64,7 +64,7 @@ class StatusWatcher:
 
     def update(self) -> None:
         more = self._cost_report.read_more()
-        figures = self._read_figures(counted=not more)
+        figures = self._read_figures(is_complete=not more)
         if figures != self._last_figures:
             self._last_figures = figures
             self._listener(figures)
@@ -78,7 +78,7 @@ class StatusWatcher:
             await asyncio.sleep(_POLL_SECONDS if self._last_figures.cost_is_complete else 0)
             self.update()
 
-    def _read_figures(self, *, counted: bool) -> StatusFigures:
+    def _read_figures(self, *, is_complete: bool) -> StatusFigures:
         session, total = self._agent.session, self._cost_report.total
         try:
             size, capacity = session.tokens, session.budget.capacity
@@ -96,6 +96,6 @@ class StatusWatcher:
             total.compactions,
             is_summarizing=self._is_summarizing
             or (notes.writer is not None and notes.writer.is_busy and not notes.is_offered),
-            cost_is_complete=counted,
+            cost_is_complete=is_complete,
             window_is_assumed=session.window_is_assumed,
         )

@@ -26,7 +26,7 @@ async function show() {
   changeSection(page, data, texts, choose, listeners);
   foot(data);
   choose('request', requests.length - 1);
-  const fall = (change) => change.before - change.after;
+  const fall = (change) => change.tokens_before - change.tokens_after;
   const largest = changes.reduce(
     (best, change, place) => (best < 0 || fall(change) > fall(changes[best]) ? place : best),
     -1,
@@ -63,10 +63,12 @@ function library(data) {
     all: (list) => Promise.all(list.map(text)),
     head: (state) => text(data.states[state][0]),
     key: (state) => data.states[state][1],
-    compare: async (change) =>
-      change.note
-        ? [notePart(found, change.note, change.sources)]
-        : difference(found, places(change.was), places(change.now)),
+    compare: async (change, place) => {
+      const { before, after, note, sources } = data.comparisons[place];
+      if (note) return [notePart(found, note, sources)];
+      if (before < 0) return [el('p', { class: 'note' }, 'The texts of this change are left out here.')];
+      return difference(found, places(before), places(after));
+    },
   };
   return found;
 }

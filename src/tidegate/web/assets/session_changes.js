@@ -7,10 +7,10 @@ function changeSection(page, data, texts, choose, listeners) {
   const rows = changes.map((change, place) => () => [
     [whole(data.older + place + 1), `Change ${whole(data.older + place + 1)}, ${label(change)}`],
     whole(change.seq),
-    el('span', { class: change.undone ? 'undone-text' : null }, change.what.replaceAll('_', ' ')),
-    whole(change.before),
-    whole(change.after),
-    whole(change.after - change.before),
+    el('span', { class: change.is_undone ? 'undone-text' : null }, change.title),
+    whole(change.tokens_before),
+    whole(change.tokens_after),
+    whole(change.tokens_after - change.tokens_before),
   ]);
   const pick = picker(side, {
     caption: 'Compactions',
@@ -33,9 +33,9 @@ function changeSection(page, data, texts, choose, listeners) {
     pick(place, focus);
     const change = changes[place];
     const count = [
-      [change.dropped, 'dropped'],
-      [change.replaced, 'replaced'],
-      [change.inserted, 'inserted'],
+      [change.drops, 'dropped'],
+      [change.replacements, 'replaced'],
+      [change.inserts, 'inserted'],
     ].filter(([many]) => many);
     const step = (by, words) =>
       el(
@@ -54,7 +54,7 @@ function changeSection(page, data, texts, choose, listeners) {
       el(
         'header',
         {},
-        el('h3', {}, change.what.replaceAll('_', ' ') + (change.undone ? ' (undone later)' : '')),
+        el('h3', {}, change.title + (change.is_undone ? ' (undone later)' : '')),
         el(
           'div',
           { class: 'tools' },
@@ -63,22 +63,19 @@ function changeSection(page, data, texts, choose, listeners) {
           step(1, 'The next change'),
         ),
       ),
-      (change.why || '').split('\n').filter(Boolean).map((line) => el('p', {}, line)),
+      change.reason.split('\n').filter(Boolean).map((line) => el('p', {}, line)),
       facts([
         ['record', whole(change.seq)],
         ['at', stamp(change.time) + ' UTC'],
         change.moment ? ['moment', change.moment.replaceAll('_', ' ')] : null,
         change.rule ? ['rule', change.rule] : null,
-        ['history', `${whole(change.before)} → ${whole(change.after)} tokens`],
+        ['history', `${whole(change.tokens_before)} → ${whole(change.tokens_after)} tokens`],
         ...count.map(([much, word]) => [word, whole(much)]),
       ]),
       body,
     ]);
-    if (change.was < 0) body.append(el('p', { class: 'note' }, 'The texts of this change are left out here.'));
-    else {
-      const nodes = await texts.compare(change);
-      if (shown === place) body.append(...nodes);
-    }
+    const nodes = await texts.compare(change, place);
+    if (shown === place) body.append(...nodes);
   });
   page.append(
     section(

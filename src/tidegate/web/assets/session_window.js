@@ -1,7 +1,5 @@
 /* The window over time. */
 
-const REFUSED_OR_WHOLE = new Set(['overflow', 'unsigned', 'guard', 'thinking_dropped', 'sent_unmanaged', 'sent_whole']);
-
 /* Neighboring requests of the same client, if the session has several: [first place, client]. */
 const turnsOf = (requests) =>
   requests.flatMap(({ client }, place) => (client && client !== requests[place - 1]?.client ? [[place, client]] : []));
@@ -76,13 +74,13 @@ function windowSection(page, data, used, at, choose, listeners) {
           const x = Math.round(sx(xOf(change))),
             on = place === at.change;
           if (x < box.left || x > box.left + box.w) return;
-          if (change.full > change.left)
+          if (change.request_before > change.request_after)
             falls.append(
-              svg('line', { class: 'fall', x1: x, x2: x, y1: Math.max(sy(change.full), box.top), y2: Math.max(sy(change.left), box.top) }),
+              svg('line', { class: 'fall', x1: x, x2: x, y1: Math.max(sy(change.request_before), box.top), y2: Math.max(sy(change.request_after), box.top) }),
             );
           if (!on && dense && x - left < 2) return;
           left = x;
-          const kind = REFUSED_OR_WHOLE.has(change.what) ? ' bad' : change.undone || !change.moment ? ' undone' : '';
+          const kind = change.is_warning ? ' bad' : change.is_undone || !change.is_edit ? ' undone' : '';
           pins.append(
             svg(
               'path',
@@ -208,7 +206,7 @@ function windowSection(page, data, used, at, choose, listeners) {
     );
   listeners.request.push(() => (zoom > 1 ? drawn.redraw() : mark()));
   listeners.change.push(() => drawn.redraw());
-  const edits = data.older + changes.filter((change) => change.moment).length;
+  const edits = data.older + changes.filter((change) => change.is_edit).length;
   page.append(
     section(
       'window',
@@ -261,4 +259,4 @@ function clock(seconds, span) {
       : words.slice(11, span > 600 ? 16 : 19);
 }
 const label = (change) =>
-  `${change.what.replaceAll('_', ' ')}: ${whole(change.before)} → ${whole(change.after)} tokens${change.undone ? ', undone' : ''}`;
+  `${change.title}: ${whole(change.tokens_before)} → ${whole(change.tokens_after)} tokens${change.is_undone ? ', undone' : ''}`;

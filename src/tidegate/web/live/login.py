@@ -58,20 +58,20 @@ class Logins:
 
     def find_visitor(self, headers: Mapping[str, str]) -> Visitor | None:
         """The visitor of a request, by our header or by the cookie of a login."""
-        given = headers.get("x-tidegate-token", "")
-        token = self._find_token(given)
+        header = headers.get("x-tidegate-token", "")
+        token = self._find_token(header)
         if token is not None:
             return Visitor(token and scope_of_token(token), "")
         value = self._read_cookie(headers)
         scope = self._read_value(value) if value else None
         return None if scope is None else Visitor(scope, _sign(self._page_token, f"proof {value}"))
 
-    def _find_token(self, given: str) -> str | None:
+    def _find_token(self, text: str) -> str | None:
         """The token that was given, "" for the page token, or None."""
         for token in self._tokens:
-            if _is_equal(given, token):
+            if _is_equal(text, token):
                 return token
-        return "" if not self._tokens and _is_equal(given, self._page_token) else None
+        return "" if not self._tokens and _is_equal(text, self._page_token) else None
 
     def _read_value(self, value: str) -> str | None:
         """The scope of a cookie, if it is one of ours and still valid."""
@@ -85,12 +85,12 @@ class Logins:
         content = f"{scope}.{int(self._clock()) + LOGIN_SECONDS}.{secrets.token_urlsafe(16)}"
         return f"{content}.{_sign(self._page_token, f'cookie {content}')}"
 
-    def log_in(self, given: str) -> str | None:
+    def log_in(self, text: str) -> str | None:
         """The value of the cookie for a token; None if the token is wrong."""
         now = self._clock()
         if len(self._failures) == _MAX_FAILURES and now - self._failures[0] < 60:
             raise TooManyFailures
-        token = self._find_token(given)
+        token = self._find_token(text)
         if token is None:
             self._failures.append(now)
             return None
@@ -106,9 +106,9 @@ class Logins:
 
         def add(text: str | None) -> str:
             nonlocal is_new
-            used = {name: end for name, end in _parse_used(text).items() if end > now}
-            is_new = content not in used and len(used) < _MAX_USED_CODES
-            return msgspec.json.encode(used | {content: until}).decode()
+            known_codes = {name: end for name, end in _parse_used(text).items() if end > now}
+            is_new = content not in known_codes and len(known_codes) < _MAX_USED_CODES
+            return msgspec.json.encode(known_codes | {content: until}).decode()
 
         with suppress(TidegateError):
             if until > now:
@@ -117,10 +117,10 @@ class Logins:
 
     def _read_cookie(self, headers: Mapping[str, str]) -> str:
         try:
-            found = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
+            morsel = SimpleCookie(headers.get("cookie", "")).get(self.cookie_name)
         except CookieError:
             return ""
-        return found.value if found else ""
+        return morsel.value if morsel else ""
 
     def make_cookie(self, value: str, scheme: str, seconds: int = LOGIN_SECONDS) -> str:
         """The header that gives the browser a cookie with this value."""
@@ -161,5 +161,5 @@ def _sign(key: str, text: str) -> str:
     return hmac.new(key.encode(), text.encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
 
-def _is_equal(given: str, expected: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), expected.encode())
+def _is_equal(text: str, expected: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "surrogatepass"), expected.encode())

@@ -110,10 +110,10 @@ class GatewayPage:
         self._is_ending = False
         self._streams = 0
 
-    def _find_window(self, noted: ModelNote) -> int:
+    def _find_window(self, note: ModelNote) -> int:
         """The window that the session was opened with. What is set now may be another one."""
-        known = noted.window or self._settings.window_for(noted.model)
-        return known or find_window(noted.model, self._prices) or 0
+        window = note.window or self._settings.window_for(note.model)
+        return window or find_window(note.model, self._prices) or 0
 
     def end_streams(self) -> None:
         self._is_ending = True
@@ -145,7 +145,7 @@ class GatewayPage:
         if path == "/ui/login" and method == "POST":
             await self._log_in(request, answer)
             return
-        values = {name: given[-1] for name, given in parse_qs(request.query, max_num_fields=20).items()}
+        values = {name: texts[-1] for name, texts in parse_qs(request.query, max_num_fields=20).items()}
         code = values.pop("code", "") if path == "/ui" and method == "GET" else ""
         visitor = self._logins.find_visitor(request.headers)
         if visitor is None:
@@ -209,8 +209,8 @@ class GatewayPage:
         running = self._activity.list_running()
         if what == "sessions":
             page, words = question.number("page"), question.values.get("words", "")
-            found = await self._in_thread(lambda: self._catalog.list_page(scope, page, running, words))
-            await self._send_json(answer, found)
+            sessions = await self._in_thread(lambda: self._catalog.list_page(scope, page, running, words))
+            await self._send_json(answer, sessions)
             return
         if not name.startswith(scope) or not await self._in_thread(lambda: self._store.head(name)):
             raise PageRefusal(404, "There is no such session.")
@@ -251,20 +251,20 @@ class GatewayPage:
             lambda: self._store.head(undo_request.name)
         ):
             raise PageRefusal(404, "There is no such session.")
-        done = await self._in_thread(
+        is_done = await self._in_thread(
             lambda: self._looks.toggle_change(undo_request.name, undo_request.seq, redo=undo_request.redo)
         )
         self._activity.note_change(undo_request.name)
-        if not done:
+        if not is_done:
             raise PageRefusal(409, "Another compaction is the newest by now. Look at the list again.")
         await self._send_json(answer, {"done": True})
 
     async def _log_in(self, request: PageRequest, answer: ClientAnswer) -> None:
         if not is_same_origin(request.headers):
             raise PageRefusal(403, "The form was not sent by this page.")
-        given = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=4).get("token", [""])[-1]
+        token = parse_qs(request.body.decode("utf-8", "replace"), max_num_fields=4).get("token", [""])[-1]
         try:
-            cookie = self._logins.log_in(given.strip())
+            cookie = self._logins.log_in(token.strip())
         except TooManyFailures:
             await self._send_html(answer, render_login_page("Too many wrong tokens. Wait a minute."), 429)
             return
@@ -292,12 +292,12 @@ class GatewayPage:
             self._streams -= 1
 
     async def _send_updates(self, scope: str, name: str, answer: ClientAnswer) -> None:
-        sent: tuple[int, int, bool] | None = None
+        last: tuple[int, int, bool] | None = None
         quiet = 0.0
         while not self._is_ending:
             now = await self._read_version(scope, name)
-            if now != sent:
-                sent, quiet = now, 0.0
+            if now != last:
+                last, quiet = now, 0.0
                 await answer.send_piece(b"data: %d.%d.%d\n\n" % now)
             elif quiet >= _KEEP_ALIVE_SECONDS:
                 quiet = 0.0

@@ -139,29 +139,29 @@ class SessionCatalog:
     def _group(self, infos: Mapping[str, SessionInfo], scope: str, words: str) -> Iterator[list[tuple[str, int]]]:
         """The sessions by the agent at the top, in the order of their last use."""
         children = self._children(infos)
-        seen: set[str] = set()
+        roots: set[str] = set()
         for name in infos:
             root = self._find_root(name, infos)
-            if root not in seen:
-                seen.add(root)
+            if root not in roots:
+                roots.add(root)
                 if not words or any(words in each[len(scope) :].casefold() for each in (root, *children.get(root, ()))):
                     yield self._list_family(root, children)
 
     def _children(self, infos: Mapping[str, SessionInfo]) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        children: dict[str, list[str]] = {}
         for name, info in infos.items():
             parent = self._find_parent(info)
             if parent in infos and parent != name:
-                found.setdefault(parent, []).append(name)
-        return found
+                children.setdefault(parent, []).append(name)
+        return children
 
     def _find_parent(self, info: SessionInfo) -> str:
         """The session of the agent that started this one. The name of a sub-agent has a dot (`gateway/routing.py`)."""
         if "." not in info.name:
             return ""
-        known = self._parents.get(info.name)
-        if known is not None and known[0] == info.created:
-            return known[1]
+        entry = self._parents.get(info.name)
+        if entry is not None and entry[0] == info.created:
+            return entry[1]
         parent = ""
         try:
             for event in islice(self._data.open_log(info.name).read(), _PARENT_EVENTS):
@@ -174,23 +174,23 @@ class SessionCatalog:
         return parent
 
     def _find_root(self, name: str, infos: Mapping[str, SessionInfo]) -> str:
-        seen = {name}
-        while (parent := self._find_parent(infos[name])) in infos and parent not in seen:
-            seen.add(parent)
+        path = {name}
+        while (parent := self._find_parent(infos[name])) in infos and parent not in path:
+            path.add(parent)
             name = parent
         return name
 
     def _list_family(self, root: str, children: Mapping[str, Sequence[str]]) -> list[tuple[str, int]]:
-        found: list[tuple[str, int]] = []
+        family: list[tuple[str, int]] = []
         left = [(root, 0)]
-        seen: set[str] = set()
+        names: set[str] = set()
         while left:
             name, depth = left.pop()
-            if name not in seen:
-                seen.add(name)
-                found.append((name, depth))
+            if name not in names:
+                names.add(name)
+                family.append((name, depth))
                 left += [(child, depth + 1) for child in reversed(children.get(name, ()))]
-        return found
+        return family
 
     def _make_row(self, info: SessionInfo, depth: int, scope: str, running: set[str], budget: list[int]) -> SessionRow:
         reader, use = self._read_figures(info, budget), find_session_use(self._data, info.name)
@@ -209,22 +209,22 @@ class SessionCatalog:
         )
 
     def _find_title(self, info: SessionInfo) -> str:
-        known = self._titles.get(info.name)
-        if known is None or known.created != info.created or not known.title:
+        entry = self._titles.get(info.name)
+        if entry is None or entry.created != info.created or not entry.title:
             if len(self._titles) > _MAX_READERS:
                 self._titles.clear()
-            known = self._titles[info.name] = _Titled(info.created, read_session_title(self._data, info.name))
-        return known.title
+            entry = self._titles[info.name] = _Titled(info.created, read_session_title(self._data, info.name))
+        return entry.title
 
     def _find_reader(self, info: SessionInfo) -> FiguresReader:
         """The sums of a session as far as they are known: the list and the index of the session share them."""
-        known = self._readers.get(info.name)
-        if known is None or known.created != info.created or known.reader.head > info.head:
-            known = self._readers[info.name] = _Known(info.created, FiguresReader(self._find_window, self._prices))
+        entry = self._readers.get(info.name)
+        if entry is None or entry.created != info.created or entry.reader.head > info.head:
+            entry = self._readers[info.name] = _Known(info.created, FiguresReader(self._find_window, self._prices))
         self._readers.move_to_end(info.name)
         while len(self._readers) > _MAX_READERS:
             self._readers.popitem(last=False)
-        return known.reader
+        return entry.reader
 
     def _read_figures(self, info: SessionInfo, budget: list[int]) -> FiguresReader:
         reader = self._find_reader(info)
@@ -257,19 +257,19 @@ class SessionCatalog:
     def read_index(self, info: SessionInfo, most: int) -> SessionIndex:
         """The index of a session, after reading at most `most` more events."""
         with self._lock:
-            known = self._indexes.get(info.name)
-            if known is None or known.created != info.created or known.session.head > info.head:
-                known = self._indexes[info.name] = self._make_index(info)
+            entry = self._indexes.get(info.name)
+            if entry is None or entry.created != info.created or entry.session.head > info.head:
+                entry = self._indexes[info.name] = self._make_index(info)
             self._indexes.move_to_end(info.name)
             while len(self._indexes) > _MAX_INDEXES:
                 self._indexes.popitem(last=False)
-            was_read = known.session.head
-            known.session.update(self._data.open_log(info.name), most)
-            if was_read and known.session.forgotten_at > was_read:  # the index may hold what was forgotten
+            was_read = entry.session.head
+            entry.session.update(self._data.open_log(info.name), most)
+            if was_read and entry.session.forgotten_at > was_read:  # the index may hold what was forgotten
                 self._readers.pop(info.name, None)
-                known = self._indexes[info.name] = self._make_index(info)
-                known.session.update(self._data.open_log(info.name), most)
-            return known.session
+                entry = self._indexes[info.name] = self._make_index(info)
+                entry.session.update(self._data.open_log(info.name), most)
+            return entry.session
 
     def _make_index(self, info: SessionInfo) -> _Indexed:
         index = SessionIndex(self._find_reader(info), self._find_window, self._prices, info.name)

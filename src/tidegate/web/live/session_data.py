@@ -12,6 +12,7 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.session.recall import find_edit_to_redo, find_edit_to_undo, recall_text
+from tidegate.session.reports.changes import Change
 from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.store.log import LogReader
 from tidegate.store.store import SessionInfo
@@ -19,7 +20,7 @@ from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.live.message_json import JsonPart, describe_event, describe_message, encode_messages
 from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
 from tidegate.web.live.session_figures import SessionFigures
-from tidegate.web.live.session_index import Change, SessionIndex, Stretch, thin_requests
+from tidegate.web.live.session_index import SessionIndex, Stretch, thin_requests
 from tidegate.web.request_history import RequestRecord, request_usage
 
 REQUEST_ROWS: Final = 20
@@ -151,12 +152,7 @@ class SessionLooks:
         is_read = index.head >= head
         tree = self._catalog.list_tree(scope, name, running) if is_read else []
         changes = [
-            msgspec.structs.replace(
-                each,
-                why=self._data.mask(each.why),
-                rule=self._data.mask(each.rule),
-                undone=each.seq in index.undone,
-            )
+            msgspec.structs.replace(each.mask_texts(self._data.mask), is_undone=each.seq in index.undone_edits)
             for each in index.changes[-MAX_CHANGES:]
         ]
         places = thin_requests(index) if is_read else []
@@ -185,15 +181,15 @@ class SessionLooks:
     def compare_request(self, scope: str, name: str, head: int) -> bytes:
         index = self._index(scope, name)
         system, tools = index.fixed_at(head)
-        found = index.compare_request(head)
-        return msgspec.json.encode(Comparison(found, self._label(name, index, found), system, tools))
+        stretches = index.compare_request(head)
+        return msgspec.json.encode(Comparison(stretches, self._label(name, index, stretches), system, tools))
 
     def compare_change(self, scope: str, name: str, seq: int) -> bytes:
         index = self._index(scope, name)
-        found = index.compare_change(seq)
-        labels, note = self._label(name, index, found), self._split_note(name, index, seq)
+        stretches = index.compare_change(seq)
+        labels, note = self._label(name, index, stretches), self._split_note(name, index, seq)
         sources = {ident: seq_of_id(ident) for ident in (note.list_sources() if note else ()) if ident[:1] == "m"}
-        return msgspec.json.encode(Comparison(found, labels, note=note, sources=sources))
+        return msgspec.json.encode(Comparison(stretches, labels, note=note, sources=sources))
 
     def _split_note(self, name: str, index: SessionIndex, seq: int) -> NoteParts | None:
         """The parts of the state note of this event; None if it is another change."""
@@ -218,10 +214,10 @@ class SessionLooks:
                 labels[ref] = self._describe(message)
         return labels
 
-    def _describe(self, said: Message) -> str:
-        calls = ", ".join(call.name for call in calls_of(said))
-        text = " ".join(self._data.mask(text_of(said)[:_LABEL_READ_CHARS]).split())
-        who = "result" if said.role == "tool" else said.role
+    def _describe(self, message: Message) -> str:
+        calls = ", ".join(call.name for call in calls_of(message))
+        text = " ".join(self._data.mask(text_of(message)[:_LABEL_READ_CHARS]).split())
+        who = "result" if message.role == "tool" else message.role
         return f"{who}: {clip_chars(text or calls, _LABEL_CHARS, mode='head', notice='…').text}"
 
     def read_messages(self, scope: str, name: str, refs: Sequence[int]) -> bytes:
@@ -238,15 +234,15 @@ class SessionLooks:
         return encode_messages(parts, self._data.mask, _MAX_CHARS)
 
     def recall(self, scope: str, name: str, words: str, offset: int) -> bytes:
-        found = recall_text(
+        answer = recall_text(
             self._data.open_log(name),
             words[:1_000],
             max_chars=_RECALL_CHARS,
             offset=offset,
             index=self._data.recall_index(name),
         )
-        text = self._data.mask(found.text)
-        return msgspec.json.encode(RecallAnswer(text, found.ids, found.next_query, found.next_offset))
+        text = self._data.mask(answer.text)
+        return msgspec.json.encode(RecallAnswer(text, answer.ids, answer.next_query, answer.next_offset))
 
     def toggle_change(self, name: str, seq: int, *, redo: bool) -> bool:
         """Undo or redo the compaction at event `seq`. False if it is not the one to be undone or redone next."""
@@ -286,21 +282,21 @@ def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPag
 
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
     request = index.requests.requests[place]
-    measured, miss = index.measured(request), index.misses.get(request.head)
+    measurement, miss = index.measured(request), index.misses.get(request.head)
     summary = msgspec.structs.replace(_summarize_request(request), client=index.timeline.name_speaker(request.head))
     if miss is not None:
         summary = msgspec.structs.replace(summary, missed=miss.missed_tokens, miss=miss.describe())
-    if measured is None:
+    if measurement is None:
         return msgspec.structs.replace(summary, number=place + 1)
     return msgspec.structs.replace(
         summary,
         number=place + 1,
-        model=summary.model if request.used is not None else measured.model,
-        wire=measured.dialect,
+        model=summary.model if request.used is not None else measurement.model,
+        wire=measurement.dialect,
         total=index.total_of(request),
         parts=index.parts_of(request),
-        messages=measured.messages,
-        window=measured.window,
+        messages=measurement.messages,
+        window=measurement.window,
     )
 
 

@@ -136,42 +136,42 @@ class FiguresReader:
         elif isinstance(what, NoteAdded):
             self._read_note(what)
 
-    def _read_note(self, noted: NoteAdded) -> None:
-        if is_note(noted, ModelNote):
-            read = parse_model_note(noted.text)
+    def _read_note(self, note: NoteAdded) -> None:
+        if is_note(note, ModelNote):
+            read = parse_model_note(note.text)
             self._change(model=read.model, dialect=read.wire, window=self._find_window(read))
-        elif (parent := read_note(noted, ParentSession)) is not None:
+        elif (parent := read_note(note, ParentSession)) is not None:
             self._change(parent=parent.text)
-        elif (side := read_note(noted, SideCost)) is not None:
+        elif (side := read_note(note, SideCost)) is not None:
             self._change(**self._add_cost(side.usage, side.usage, side.model))
 
     def _change(self, **fields: object) -> None:
         self.figures = msgspec.structs.replace(self.figures, **fields)
 
-    def _add_request(self, event: Event, used: UsageReported) -> None:
-        usage = request_usage(used)
-        whole, is_edited = self._measure_whole(used, usage)
+    def _add_request(self, event: Event, report: UsageReported) -> None:
+        usage = request_usage(report)
+        whole, is_edited = self._measure_whole(report, usage)
         without = self._usage_without(event.time, usage, whole) if is_edited else usage
         now = self.figures
         self._change(
-            model=used.model or now.model,
+            model=report.model or now.model,
             filled=usage.input_tokens,
             requests=now.requests + 1,
             input_tokens=now.input_tokens + usage.input_tokens,
             cached_tokens=now.cached_tokens + usage.cache_read,
             output_tokens=now.output_tokens + usage.output_tokens,
             too_long=now.too_long + (0 < now.window < whole),
-            **self._add_cost(usage, without, used.model),
+            **self._add_cost(usage, without, report.model),
         )
         self._last_whole, self._last_time = whole, event.time
         self._writes_cache = self._writes_cache or usage.cache_write > 0
 
-    def _measure_whole(self, used: UsageReported, usage: Usage) -> tuple[int, bool]:
+    def _measure_whole(self, report: UsageReported, usage: Usage) -> tuple[int, bool]:
         """Provider's tokens of the request with the whole history, and whether the view was shorter than that."""
-        request = self._history.count_request(used.log_head)
-        if not used.counted_tokens or request <= used.counted_tokens:
+        request = self._history.count_request(report.log_head)
+        if not report.counted_tokens or request <= report.counted_tokens:
             return usage.input_tokens, False
-        return round(request * usage.input_tokens / used.counted_tokens), True
+        return round(request * usage.input_tokens / report.counted_tokens), True
 
     def _usage_without(self, time: float, usage: Usage, whole: int) -> Usage:
         """The usage of a request with the whole history. Its beginning is in the cache if this session uses one."""

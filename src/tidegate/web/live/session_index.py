@@ -17,25 +17,15 @@ from typing import Final, Literal
 
 import msgspec
 
-from tidegate.core.edits import EditIndex
-from tidegate.core.events import (
-    BranchStarted,
-    Event,
-    EventPayload,
-    MessageAdded,
-    NoteAdded,
-    UsageReported,
-    ViewEdited,
-)
+from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.log_fold import fold_log, iterate_current_branch
-from tidegate.core.messages import Message
-from tidegate.core.notes import LISTED_NOTES, ContentForgotten, EditRedone, EditUndone, StateNote, is_note, read_note
+from tidegate.core.messages import STATE_NOTE, Message
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import Item, LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.recall import EditStack
 from tidegate.session.reports.cache_misses import CacheMiss, CacheReader
-from tidegate.session.reports.state_note_report import describe_listed_note
+from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
 from tidegate.session.request import parse_model_note
 from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import LogReader
@@ -89,29 +79,6 @@ class Measured(msgspec.Struct, frozen=True, gc=False):
     window: int
 
 
-class Change(msgspec.Struct, frozen=True):
-    """An edit of the view, or a note about what was sent. The scripts in assets/ read these keys.
-
-    `before` and `after` are our own count of the history; `full` and `left` are sizes of a request in the provider's
-    tokens.
-    """
-
-    seq: int
-    time: float
-    what: str
-    moment: str
-    rule: str
-    why: str
-    before: int
-    after: int
-    dropped: int
-    replaced: int
-    inserted: int
-    full: int
-    left: int
-    undone: bool = False
-
-
 class Stretch(msgspec.Struct, frozen=True):
     """Neighboring messages with the same fate. `pairs` are [before, after] references of changed messages."""
 
@@ -141,7 +108,7 @@ class SessionIndex:
         """Of the provider's cache, by the record that the request was made from."""
         self._cache = CacheReader(prices)
         self.changes: list[Change] = []
-        self.undone: set[int] = set()
+        self.undone_edits: set[int] = set()
         self.edits = EditStack()
         self.note_before: dict[int, int] = {}
         """The state note before each one, by their events; 0 for the first one."""
@@ -184,13 +151,13 @@ class SessionIndex:
             self.misses[cached.seq] = cached.miss
         if isinstance(what, UsageReported):  # neither the view nor what the client has said changes
             self._view.fold(event)
+        elif is_change(what):
+            self._add_change(event, log)
         elif isinstance(what, NoteAdded):
-            self._read_note(event, what, log)
+            self._fold_note(event, log)
         else:
             self._fold(event, log)
             self._changed_seq = event.seq
-            if isinstance(what, ViewEdited):
-                self._add_change(event, what)
         self._said.mark()
         self._shown.mark()
 
@@ -200,21 +167,27 @@ class SessionIndex:
             return not self._measured or what.log_head > self._measured[-1].last
         return isinstance(what, MessageAdded) and what.message.role == "assistant"
 
-    def _read_note(self, event: Event, noted: NoteAdded, log: LogReader) -> None:
-        before, state = self._view.tokens, self._describe_view()
-        note, note_seq = self._view.state_note, self._view.state_note_seq
+    def _add_change(self, event: Event, log: LogReader) -> None:
+        before, note_seq = measure_view(self._view, self._model.model), self._view.state_note_seq
+        self._fold_note(event, log)
+        what = event.payload
+        if isinstance(what, ViewEdited):
+            self._changed_seq = event.seq
+        elif isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
+            self.note_before[event.seq] = note_seq
+        elif isinstance(what, NoteAdded) and what.topic == "forgotten":
+            self.forgotten_at = event.seq
+        follow_undo(self.undone_edits, what)
+        change = read_change(event, before, measure_view(self._view, self._model.model), is_brief=True)
+        assert change is not None, "the caller has checked the event"
+        self.changes.append(change)
+
+    def _fold_note(self, event: Event, log: LogReader) -> None:
+        """Fold an event that may leave the view as it is."""
+        state = self._describe_view()
         self._fold(event, log)
         if self._describe_view() != state:
             self._changed_seq = event.seq
-        if (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
-            (self.undone.add if isinstance(toggle, EditUndone) else self.undone.discard)(toggle.edit)
-        elif is_note(noted, ContentForgotten):
-            self.forgotten_at = event.seq
-        if is_note(noted, *LISTED_NOTES):
-            listed_note = describe_listed_note(noted, note, is_brief=True)
-            if is_note(noted, StateNote):
-                self.note_before[event.seq] = note_seq
-            self._add_change(event, ViewEdited(noted.topic, "", "", listed_note, before, self._view.tokens, ()))
 
     def _fold(self, event: Event, log: LogReader) -> None:
         try:
@@ -286,46 +259,25 @@ class SessionIndex:
             )
         )
 
-    def _add_change(self, event: Event, edit: ViewEdited) -> None:
-        edit_index = EditIndex(edit.edits)
-        fixed, scale = self._view.fixed_tokens + REQUEST_OVERHEAD, self._view.scale_by_model.get(self._model.model, 1.0)
-        self.changes.append(
-            Change(
-                event.seq,
-                event.time,
-                edit.stage,
-                edit.moment,
-                edit.rule,
-                edit.why,
-                edit.tokens_before,
-                edit.tokens_after,
-                len(edit_index.dropped),
-                len(edit_index.replaced),
-                len(edit_index.inserts),
-                round((edit.tokens_before + fixed) * scale),
-                round((edit.tokens_after + fixed) * scale),
-            )
-        )
-
     # --- looking up -----------------------------------------------------------------------------------------------
 
     def measured(self, request: RequestRecord) -> Measured | None:
         """What was in the view for a request; None if the log does not say it."""
         place = bisect_left(self._measured, request.head, key=lambda each: each.last)
-        found = self._measured[place] if place < len(self._measured) else None
-        return found if found is not None and found.first <= request.head else None
+        measurement = self._measured[place] if place < len(self._measured) else None
+        return measurement if measurement is not None and measurement.first <= request.head else None
 
     def total_of(self, request: RequestRecord) -> int:
         """The size of a request: as reported, else by our count."""
-        used = request.used
-        if used is not None and (reported := used.input_tokens or used.counted_tokens):
+        report = request.used
+        if report is not None and (reported := report.input_tokens or report.counted_tokens):
             return reported
-        found = self.measured(request)
-        return found.tokens if found else 0
+        measurement = self.measured(request)
+        return measurement.tokens if measurement else 0
 
     def parts_of(self, request: RequestRecord) -> list[int]:
-        found = self.measured(request)
-        return scale_counts(found.counts, self.total_of(request)) if found else []
+        measurement = self.measured(request)
+        return scale_counts(measurement.counts, self.total_of(request)) if measurement else []
 
     def fixed_at(self, seq: int) -> tuple[int, int]:
         """The events with the system prompt and the tools at an event; 0 for none."""
@@ -352,13 +304,13 @@ class SessionIndex:
     def _compare(self, before: Sequence[int], after: Sequence[int]) -> list[Stretch]:
         """The fate of each message of `before`, in its order; messages that came in follow the one they come after."""
         keys = [ref if ref > 0 else self._key(ref) for ref in before]
-        known = set(keys)
+        keys_before = set(keys)
         now: dict[int | str, int] = {}
         come: dict[int | str, list[int]] = {}
         last: int | str = ""
         for ref in after:
             key = ref if ref > 0 else self._key(ref)
-            if key in known:
+            if key in keys_before:
                 now[key], last = ref, key
             else:
                 come.setdefault(last, []).append(ref)
@@ -393,16 +345,16 @@ def thin_requests(index: SessionIndex, most: int = MAX_POINTS) -> list[int]:
 
 
 def _add_stretch(
-    found: list[Stretch],
+    stretches: list[Stretch],
     state: Literal["kept", "gone", "come", "changed"],
     refs: Sequence[int],
     pairs: Sequence[tuple[int, int]] = (),
 ) -> None:
-    if found and found[-1].state == state:
-        found[-1].refs.extend(refs)
-        found[-1].pairs.extend(pairs)
+    if stretches and stretches[-1].state == state:
+        stretches[-1].refs.extend(refs)
+        stretches[-1].pairs.extend(pairs)
     elif refs or pairs:
-        found.append(Stretch(state, list(refs), list(pairs)))
+        stretches.append(Stretch(state, list(refs), list(pairs)))
 
 
 def _seq_of(ident: str) -> int:

@@ -16,7 +16,6 @@ from tidegate.wire.splicing.units import (
     HostRequest,
     HostUnit,
     PartOrigin,
-    list_items,
     make_message,
     make_opaque,
     read_known_part,
@@ -31,20 +30,24 @@ from tidegate.wire.splicing.units import (
 
 def read_anthropic(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    system, tools = body.get("system"), body.get("tools")
-    deferred = {str(tool.get("name")): tool for tool in list_items(body, "tools") if _is_deferred(tool)}
+    system, tools, listed = body.get("system"), body.get("tools"), body.get("messages")
+    deferred = _list_deferred(tools) if isinstance(tools, list) else {}
     _, units = memo.read_units(
-        list_items(body, "messages"),
+        listed if isinstance(listed, list) else [],
         lambda item, place, _: _read_anthropic_item(item, place, deferred),
         lambda found, _: found,
     )
     return HostRequest(
         tuple(units),
-        memo.read_field("system", system, lambda: read_system_text(system, read_user_part)),
-        memo.read_field("tools", tools, lambda: read_tool_list(tools, _read_seen_tools)),
+        memo.read_field("system", system, lambda: read_system_text(system, read_user_part)) if system else "",
+        memo.read_field("tools", tools, lambda: read_tool_list(tools, _read_seen_tools)) if tools else (),
         read_model_name(body),
         STORED_REASON if body.get("thread") is not None else "",
     )
+
+
+def _list_deferred(tools: list[object]) -> dict[str, JsonObject]:
+    return {str(tool.get("name")): tool for tool in tools if _is_deferred(tool)}
 
 
 def _is_deferred(tool: object) -> TypeGuard[JsonObject]:

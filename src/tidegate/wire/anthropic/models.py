@@ -6,6 +6,7 @@ model is treated like the newest: what it would not need is only a little less t
 """
 
 import re
+from functools import lru_cache
 from typing import Final
 
 _NAME: Final = re.compile(
@@ -17,6 +18,8 @@ _FIRST_BOUND_TO_PREFIX: Final = (5, 1)
 HOSTS_WITH_BLOCK_BINDING = frozenset({"api.anthropic.com"})
 _WITHOUT_SYSTEM_MESSAGES: Final = frozenset({("sonnet", (5, 0))})
 _FIRST_WITH_SYSTEM_MESSAGES: Final = (4, 8)
+_MAX_KNOWN: Final = 256
+"""Names whose answers are kept: each request asks several times."""
 
 
 def _parse_name(model: str) -> tuple[str, tuple[int, int]]:
@@ -29,11 +32,13 @@ def _parse_name(model: str) -> tuple[str, tuple[int, int]]:
     return found["family"], (int(found["major"]), int(found["minor"] or 0))
 
 
+@lru_cache(_MAX_KNOWN)
 def binds_prefix(model: str) -> bool:
     """Whether thinking is bound to everything before it, not only to its own block."""
     return _parse_name(model)[1] >= _FIRST_BOUND_TO_PREFIX
 
 
+@lru_cache(_MAX_KNOWN)
 def demands_loop_start(model: str) -> bool:
     """Whether with `thinking: {"type": "enabled"}` a running tool loop must begin with thinking.
 

@@ -88,16 +88,12 @@ class AnthropicAssembler:
         self._usage: JsonObject = {}
         self._model = self._reason = ""
         self._ended = False
-
-    @property
-    def done(self) -> bool:
-        """Read the stop reason, which comes after the last block."""
-        return bool(self._reason) and self.error is None
+        self.done = False  # whether the stop reason has come, which follows the last block
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         kind = frame.get("type")
         if kind == "error" or (kind is None and frame.get("error")):
-            self.error = extract_error(frame)
+            self.error, self.done = extract_error(frame), False
         elif self._ended:
             return []
         elif kind == "message_start":
@@ -111,6 +107,7 @@ class AnthropicAssembler:
         elif kind == "message_delta":
             self._reason = as_string(as_object(frame.get("delta")).get("stop_reason")) or self._reason
             self._usage = merge_usage(self._usage, frame.get("usage"))
+            self.done = bool(self._reason) and self.error is None
         elif kind == "message_stop":
             self._ended = True
         return []

@@ -90,7 +90,7 @@ def decode_frame(frame: SseFrame) -> JsonObject | None:
     text = frame.data.strip()
     if not text or text == "[DONE]":
         return None
-    if has_too_many_values(text):
+    if len(text) > MAX_JSON_VALUES and has_too_many_values(text):  # few are as long
         raise LimitExceeded(f"A frame of the stream holds more than {MAX_JSON_VALUES:,} values.")
     try:
         value = msgspec.json.decode(text)

@@ -9,7 +9,7 @@ import asyncio
 import signal
 import subprocess
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import TracebackType
 from typing import IO, Any, Final, Self
@@ -57,9 +57,9 @@ class McpServer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     command: tuple[str, ...] = ()
-    environment: dict[str, str] = {}
+    environment: Mapping[str, str] = {}
     url: str = ""
-    headers: dict[str, str] = {}
+    headers: Mapping[str, str] = {}
     timeout: float = 60.0
 
 
@@ -169,7 +169,7 @@ class McpProcess:
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[Any]:
         """Start the process and yield its message streams. On exit the process and its children are ended."""
-        environment = get_default_environment() | self._server.environment
+        environment = {**get_default_environment(), **self._server.environment}
         process = self._process = start_process_group(
             self._server.command, None, environment, stdin=subprocess.PIPE, stderr=subprocess.PIPE
         )

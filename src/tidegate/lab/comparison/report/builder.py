@@ -134,9 +134,11 @@ def _describe_equal_cost(equal: EqualCostComparison, value: str) -> EqualCostEnt
         their_cost=equal.contender_cost,
         dearer=equal.is_dearer,
         differences=tuple(
-            MeasuredDifference(one.measure, found.mean, found.low, found.high, found.session_count, one.verdict)
+            MeasuredDifference(
+                one.measure, estimate.mean, estimate.low, estimate.high, estimate.session_count, one.verdict
+            )
             for one in equal.differences
-            for found in (one.estimate,)
+            for estimate in (one.estimate,)
         ),
         verdict=equal.verdict,
         better=tuple(equal.measures_judged("better")),
@@ -258,7 +260,7 @@ class WindowFindingsBuilder:
 
     def _build_verdicts(self) -> list[PairVerdict]:
         """For each pair: better if nothing that is judged is worse and something better; a trade if both."""
-        found: dict[tuple[str, str], PairVerdict] = {}
+        verdicts: dict[tuple[str, str], PairVerdict] = {}
         for policy, other in combinations(self._policies, 2):
             judged = {
                 measure: judge_difference(
@@ -268,9 +270,9 @@ class WindowFindingsBuilder:
             }
             better = [measure for measure, word in judged.items() if word == "better"]
             worse = [measure for measure, word in judged.items() if word == "worse"]
-            found[policy, other] = _make_verdict(policy, other, better, worse)
-            found[other, policy] = _make_verdict(other, policy, worse, better)
-        return [found[pair] for pair in permutations(self._policies, 2)]
+            verdicts[policy, other] = _make_verdict(policy, other, better, worse)
+            verdicts[other, policy] = _make_verdict(other, policy, worse, better)
+        return [verdicts[pair] for pair in permutations(self._policies, 2)]
 
     def _build_curve_points(self) -> list[CurvePointMeans]:
         """The curve's means, in its order; `dearer` counts the sessions that cost more than unmanaged."""
@@ -297,7 +299,7 @@ class WindowFindingsBuilder:
             return []
         points = {point.contender_key: point.value for point in self._curve.points}
         best = [key for key in points if key not in self._dominated_points()]
-        found = []
+        entries = []
         for policy in self._policies:
             if policy == self._curve.policy or policy in points:
                 continue
@@ -305,8 +307,8 @@ class WindowFindingsBuilder:
                 self._values, best, policy, self._groups.by_session, min_groups=self._min_groups()
             )
             if equal:
-                found.append(_describe_equal_cost(equal, points[equal.point_key]))
-        return found
+                entries.append(_describe_equal_cost(equal, points[equal.point_key]))
+        return entries
 
     def _build_session_rows(self) -> list[SessionValues]:
         rows = [

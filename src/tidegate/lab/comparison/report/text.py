@@ -102,18 +102,18 @@ _MAX_NAMED_CASES: Final = 3
 """So many negative cases of a policy are named in the text."""
 
 
-def render_findings_text(found: Findings, *, width: int | None = None) -> str:
+def render_findings_text(findings: Findings, *, width: int | None = None) -> str:
     """All windows, in tables of at most `width` characters. What a figure means is in `docs/lab.md` and in the JSON."""
     blocks = []
-    for window in found.windows:
-        blocks.append(_render_window(found, window, width))
-    blocks += [f"note: {note}" for note in found.notes]
-    if found.unfinished:
-        blocks.append(f"stopped: {found.unfinished} of the cells are not measured yet; the same command goes on.")
+    for window in findings.windows:
+        blocks.append(_render_window(findings, window, width))
+    blocks += [f"note: {note}" for note in findings.notes]
+    if findings.unfinished:
+        blocks.append(f"stopped: {findings.unfinished} of the cells are not measured yet; the same command goes on.")
     return "\n\n".join(blocks)
 
 
-def _render_window(found: Findings, window: WindowFindings, width: int | None) -> str:
+def _render_window(findings: Findings, window: WindowFindings, width: int | None) -> str:
     counts = window.counts
     drawn = {
         "projects": f"95% intervals over {counts.projects} projects",
@@ -137,10 +137,10 @@ def _render_window(found: Findings, window: WindowFindings, width: int | None) -
         *_render_table(window, _COST_COLUMNS, width),
     ]
     if window.paired:
-        lines += ["", *_render_differences(found, window, width), *_render_pairs(window, width)]
-    if curve := _render_curve(found, window, width):
+        lines += ["", *_render_differences(findings, window, width), *_render_pairs(window, width)]
+    if curve := _render_curve(findings, window, width):
         lines += ["", *curve]
-    return "\n".join([*lines, "", *_render_negative_cases(found, window)])
+    return "\n".join([*lines, "", *_render_negative_cases(findings, window)])
 
 
 def _render_table(window: WindowFindings, keys: Sequence[str], width: int | None) -> list[str]:
@@ -151,15 +151,18 @@ def _render_table(window: WindowFindings, keys: Sequence[str], width: int | None
     return align_table(rows, width=width)
 
 
-def _render_differences(found: Findings, window: WindowFindings, width: int | None) -> list[str]:
+def _render_differences(findings: Findings, window: WindowFindings, width: int | None) -> list[str]:
     """Paired with the baseline on the same sessions; a mark only where the interval leaves no doubt."""
     by = {(each.policy, each.measure): each for each in window.paired}
-    verdicts = {each.policy: each for each in window.verdicts if each.against == found.baseline}
+    verdicts = {each.policy: each for each in window.verdicts if each.against == findings.baseline}
     rows = [("policy", *(_column_heading(key) for key in JUDGED_KEYS), "verdict")]
     for policy in dict.fromkeys(each.policy for each in window.paired):
         cells = [_format_difference(by[policy, key]) for key in JUDGED_KEYS]
         rows.append((policy, *cells, _format_verdict(verdicts[policy])))
-    return [f"difference from {found.baseline} on the same sessions ({_MARKS_LEGEND})", *align_table(rows, width=width)]
+    return [
+        f"difference from {findings.baseline} on the same sessions ({_MARKS_LEGEND})",
+        *align_table(rows, width=width),
+    ]
 
 
 def _format_verdict(each: PairVerdict) -> str:
@@ -182,34 +185,33 @@ def _render_pairs(window: WindowFindings, width: int | None) -> list[str]:
     return ["", title, *align_table(rows, width=width)]
 
 
-def _render_negative_cases(found: Findings, window: WindowFindings) -> list[str]:
+def _render_negative_cases(findings: Findings, window: WindowFindings) -> list[str]:
     """Sessions that cost more managed than unmanaged: how many, and the worst of each policy by name."""
     if not window.worse:
         return ["negative cases: none; no session costs more managed than with its whole history"]
-    names = {each.key: each.name for each in found.sessions}
+    names = {each.key: each.name for each in findings.sessions}
     lines = ["negative cases: sessions that cost more managed than with their whole history (the JSON has all)"]
     for policy in dict.fromkeys(each.policy for each in window.worse):
-        told = []
+        parts = []
         for measure in dict.fromkeys(each.measure for each in window.worse):
             cases = [each for each in window.worse if (each.policy, each.measure) == (policy, measure)]
             if cases:
                 worst = sorted(cases, key=lambda each: -float(each.value))[:_MAX_NAMED_CASES]
-                named = ", ".join(f"{names[each.session]} {each.value:.2f}" for each in worst)
-                told.append(
-                    f"{len(cases)} by {_column_heading(measure)}, {'worst ' * (len(cases) > _MAX_NAMED_CASES)}{named}"
-                )
-        lines.append(f"  {policy}: {'; '.join(told)}")
+                examples = ", ".join(f"{names[each.session]} {each.value:.2f}" for each in worst)
+                worst_word = "worst " * (len(cases) > _MAX_NAMED_CASES)
+                parts.append(f"{len(cases)} by {_column_heading(measure)}, {worst_word}{examples}")
+        lines.append(f"  {policy}: {'; '.join(parts)}")
     return lines
 
 
-def render_findings_csv(found: Findings) -> str:
+def render_findings_csv(findings: Findings) -> str:
     """One line for each session under each policy in each window."""
-    sessions = {each.key: each for each in found.sessions}
+    sessions = {each.key: each for each in findings.sessions}
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     keys = [measure.key for measure in MEASURES]
     writer.writerow(["window", "policy", "session", "project", "agent", "tokens", "error", *keys])
-    for window in found.windows:
+    for window in findings.windows:
         for row in window.rows:
             session = sessions[row.session]
             about = [session.name, session.project, session.agent, session.tokens]
@@ -224,9 +226,9 @@ _CURVE_COLUMNS: Final = ("held", *EQUAL_COST_KEYS, "user", "cost", "billed_ratio
 _CURVE_TOTALS: Final = ("over", "invalid")
 
 
-def _render_curve(found: Findings, window: WindowFindings, width: int | None) -> list[str]:
+def _render_curve(findings: Findings, window: WindowFindings, width: int | None) -> list[str]:
     """Nothing if no curve was asked for."""
-    curve = found.curve
+    curve = findings.curve
     if not curve:
         return []
     rows = [(curve.setting, *map(_column_heading, (*_CURVE_COLUMNS, *_CURVE_TOTALS)), "dearer")]
@@ -284,13 +286,13 @@ def _format_equal_cost_verdict(each: EqualCostEntry) -> str:
     return each.verdict or "not told apart"
 
 
-def render_equal_cost_csv(found: Findings) -> str:
+def render_equal_cost_csv(findings: Findings) -> str:
     """One line for each contender and measure in each window."""
     out = io.StringIO()
     sheet = csv.writer(out, lineterminator="\n")
     figures = ("measure", "mean", "low", "high", "n", "verdict")
     sheet.writerow(["window", "against", "their cost", "point", "cost", "dearer", *figures])
-    for window in found.windows:
+    for window in findings.windows:
         for each in window.equal_cost:
             about = (each.against, each.their_cost, each.point, each.cost, each.dearer)
             for one in each.differences:

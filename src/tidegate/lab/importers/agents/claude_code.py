@@ -89,7 +89,7 @@ class _SessionReader:
         elif line.get("isCompactSummary") is True:
             self._read_summary(message)
         elif kind == "user":
-            self._read_user(message, parse_recorded_time(line.get("timestamp")), typed=_is_typed(line))
+            self._read_user(message, parse_recorded_time(line.get("timestamp")), is_typed=_is_typed(line))
         elif message.get("model") == "<synthetic>" or line.get("isApiErrorMessage") is True:
             self.conversation.count_omitted("messages of the program itself")
         else:
@@ -98,14 +98,14 @@ class _SessionReader:
     def _read_summary(self, message: JsonRecord) -> None:
         self.conversation.add_compaction("\n".join(_read_texts(message.get("content"))))
 
-    def _read_user(self, message: JsonRecord, time: float, *, typed: bool) -> None:
+    def _read_user(self, message: JsonRecord, time: float, *, is_typed: bool) -> None:
         content = message.get("content")
         for block in list_objects(content):
             if block.get("type") == "tool_result":
                 self.conversation.add_result(
                     string_or_empty(block.get("tool_use_id")), _read_content(block.get("content")), time
                 )
-        self.conversation.add_message("user", _read_content(content), time, typed=typed)
+        self.conversation.add_message("user", _read_content(content), time, typed=is_typed)
 
     def _read_assistant(self, message: JsonRecord, time: float) -> None:
         self.model = self.model or string_or_empty(message.get("model"))

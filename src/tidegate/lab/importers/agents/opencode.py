@@ -83,8 +83,8 @@ def _add_user_message(talk: ConversationBuilder, parts: list[JsonRecord], time: 
             else:
                 talk.count_omitted("attached files")
     texts = [part for part in parts if part.get("type") == "text" and not part.get("ignored")]
-    typed = not any(part.get("synthetic") for part in texts)  # the program adds what a mentioned file holds
-    talk.add_message("user", make_content(_read_texts(parts), images), time, typed=typed)
+    is_typed = not any(part.get("synthetic") for part in texts)  # the program adds what a mentioned file holds
+    talk.add_message("user", make_content(_read_texts(parts), images), time, typed=is_typed)
 
 
 def _add_answers(talk: ConversationBuilder, parts: list[JsonRecord], time: float) -> None:

@@ -37,9 +37,9 @@ def read(source: SourceFile) -> Iterator[Recording]:
     header = next((line for line in lines if line.get("type") == "session"), {})
     path = _current_branch(lines)
     session = _SessionReader()
-    dropped = sum("parentId" in line for line in lines) - sum("parentId" in line for line in path)
-    if dropped > 0:
-        session.conversation.count_omitted("lines of other branches", dropped)
+    other_count = sum("parentId" in line for line in lines) - sum("parentId" in line for line in path)
+    if other_count > 0:
+        session.conversation.count_omitted("lines of other branches", other_count)
     for line in path:
         session.read_line(line)
     name = first_text(header, "id") or source.stem
@@ -51,18 +51,18 @@ def read(source: SourceFile) -> Iterator[Recording]:
 
 def _current_branch(lines: list[JsonRecord]) -> list[JsonRecord]:
     """Return the lines from the root to the last one. Sessions of the first version have no ids: all lines count."""
-    known = {
+    lines_by_id = {
         string_or_empty(line.get("id")): line for line in lines if line.get("type") != "session" and line.get("id")
     }
-    if not known:
+    if not lines_by_id:
         return lines
     at = next(
         string_or_empty(line["id"]) for line in reversed(lines) if line.get("type") != "session" and line.get("id")
     )
     path: dict[str, JsonRecord] = {}
-    while at in known and at not in path:
-        path[at] = known[at]
-        at = string_or_empty(known[at].get("parentId"))
+    while at in lines_by_id and at not in path:
+        path[at] = lines_by_id[at]
+        at = string_or_empty(lines_by_id[at].get("parentId"))
     return list(reversed(path.values()))
 
 

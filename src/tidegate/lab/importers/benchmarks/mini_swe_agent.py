@@ -79,11 +79,11 @@ def _read_calls(message: JsonRecord, content: str) -> list[RecordedCall]:
     ]
     if calls:
         return calls
-    noted = [
+    actions = [
         string_or_empty(each.get("command"))
         for each in list_objects(object_or_empty(message.get("extra")).get("actions"))
     ]
-    commands = noted or _COMMAND_BLOCK.findall(content)[:1]
+    commands = actions or _COMMAND_BLOCK.findall(content)[:1]
     return [RecordedCall("", "bash", {"command": command}) for command in commands]
 
 

@@ -89,24 +89,24 @@ class _HistoryReader:
         else:
             self.conversation.add_answer(content, time=time)
 
-    def _read_answer(self, told: JsonRecord, time: float) -> None:
-        response = object_or_empty(told.get("model_response"))
+    def _read_answer(self, metadata: JsonRecord, time: float) -> None:
+        response = object_or_empty(metadata.get("model_response"))
         message = object_or_empty(next(iter(list_objects(response.get("choices"))), {}).get("message"))
         self.model = self.model or string_or_empty(response.get("model"))
-        key = first_text(response, "id") or first_text(told, "tool_call_id")
+        key = first_text(response, "id") or first_text(metadata, "tool_call_id")
         if key in self._answer_ids:
             return
         self._answer_ids.add(key)
         calls = []
-        for made in list_objects(message.get("tool_calls")):
-            function = object_or_empty(made.get("function"))
+        for call in list_objects(message.get("tool_calls")):
+            function = object_or_empty(call.get("function"))
             if function.get("name") == "finish":
                 self.conversation.count_omitted("calls that end the task")
-                self._omitted_call_ids.add(string_or_empty(made.get("id")))
+                self._omitted_call_ids.add(string_or_empty(call.get("id")))
             else:
                 calls.append(
                     RecordedCall(
-                        string_or_empty(made.get("id")),
+                        string_or_empty(call.get("id")),
                         string_or_empty(function.get("name")),
                         function.get("arguments"),
                     )
@@ -115,8 +115,8 @@ class _HistoryReader:
             _read_text(message.get("content")), calls, first_text(message, "reasoning_content"), time
         )
 
-    def _read_observation(self, event: JsonRecord, told: JsonRecord, time: float) -> None:
-        ident = first_text(told, "tool_call_id")
+    def _read_observation(self, event: JsonRecord, metadata: JsonRecord, time: float) -> None:
+        ident = first_text(metadata, "tool_call_id")
         if ident and ident not in self._omitted_call_ids:
             self.conversation.add_result(ident, string_or_empty(event.get("content")), time)
         elif event.get("observation") == "error":

@@ -72,7 +72,7 @@ def _build_conversation(history: list[JsonRecord]) -> ConversationBuilder:
 
 def _add_answer(talk: ConversationBuilder, message: JsonRecord, content: ChatContent, after: JsonRecord) -> bool:
     """Add an answer. Returns whether the next user message is the result of a text action."""
-    made = [
+    calls = [
         RecordedCall(
             string_or_empty(each.get("id")),
             first_text(object_or_empty(each.get("function")), "name"),
@@ -80,8 +80,8 @@ def _add_answer(talk: ConversationBuilder, message: JsonRecord, content: ChatCon
         )
         for each in list_objects(message.get("tool_calls"))
     ]
-    if made:
-        talk.add_answer(content, made)
+    if calls:
+        talk.add_answer(content, calls)
         return False
     action = string_or_empty(message.get("action"))
     words = string_or_empty(message.get("thought")) or content

@@ -177,14 +177,14 @@ def add_core_message(talk: ConversationBuilder, message: Message, time: float = 
         if isinstance(part, Result):
             talk.add_result(part.call_id, _render_parts(part.parts), time)
     if message.role != "tool":
-        role, typed = ("user", common_mark(message.parts)) if message.role == "user" else ("system", None)
-        talk.add_message(role, _render_parts(message.parts), time, typed=typed)
+        role, is_typed = ("user", common_mark(message.parts)) if message.role == "user" else ("system", None)
+        talk.add_message(role, _render_parts(message.parts), time, typed=is_typed)
 
 
 def _render_parts(parts: Iterable[object]) -> ChatContent:
-    found = list(parts)
-    images = [part.url or make_data_url(part.media, part.data) for part in found if isinstance(part, Image)]
-    return make_content([part.text for part in found if isinstance(part, Text)], images)
+    part_list = list(parts)
+    images = [part.url or make_data_url(part.media, part.data) for part in part_list if isinstance(part, Image)]
+    return make_content([part.text for part in part_list if isinstance(part, Text)], images)
 
 
 def render_chat_tools(tools: Iterable[Tool]) -> list[JsonRecord]:

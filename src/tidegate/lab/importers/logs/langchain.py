@@ -117,9 +117,9 @@ def _add_message(talk: ConversationBuilder, message: _UnwrappedMessage) -> None:
 
 
 def _read_calls(fields: JsonRecord) -> list[RecordedCall]:
-    found = list_objects(fields.get("tool_calls")) + list_objects(fields.get("invalid_tool_calls"))
-    if found:
-        return [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("args")) for each in found]
+    own_calls = list_objects(fields.get("tool_calls")) + list_objects(fields.get("invalid_tool_calls"))
+    if own_calls:
+        return [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("args")) for each in own_calls]
     more = object_or_empty(fields.get("additional_kwargs"))
     blocks = [part for part in list_objects(fields.get("content")) if part.get("type") == "tool_use"]
     calls = [RecordedCall(first_text(each, "id"), first_text(each, "name"), each.get("input")) for each in blocks]

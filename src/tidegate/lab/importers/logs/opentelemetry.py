@@ -74,8 +74,8 @@ def read(source: SourceFile) -> Iterator[Recording]:
         if read_span_prompt(span.attributes):
             groups.setdefault(_find_owner(span, spans), []).append(span)
     numbers: dict[str, int] = {}
-    for found in groups.values():
-        longest = max(found, key=lambda span: (len(read_span_prompt(span.attributes)), span.start))
+    for group in groups.values():
+        longest = max(group, key=lambda span: (len(read_span_prompt(span.attributes)), span.start))
         name = f"{longest.trace or source.stem}-{numbers.setdefault(longest.trace, 0)}"
         numbers[longest.trace] += 1
         recording = _build_recording(source, name, longest, spans)
@@ -96,10 +96,10 @@ def _build_recording(source: SourceFile, name: str, span: _TraceSpan, spans: dic
 
 def _find_owner(span: _TraceSpan, spans: dict[str, _TraceSpan]) -> str:
     """Return the nearest agent above a span, or its trace if there is none."""
-    seen: set[str] = set()
+    path: set[str] = set()
     key = f"{span.trace}/{span.parent}"
-    while key in spans and key not in seen and len(seen) < _MAX_ANCESTORS:
-        seen.add(key)
+    while key in spans and key not in path and len(path) < _MAX_ANCESTORS:
+        path.add(key)
         about = spans[key].attributes
         if about.get(_KIND_KEY) == "AGENT" or about.get("gen_ai.operation.name") == "invoke_agent":
             return key
@@ -252,9 +252,9 @@ def _add_genai_message(talk: ConversationBuilder, message: JsonRecord) -> None:
     role = string_or_empty(message.get("role"))
     for part in parts:
         if part.get("type") == "tool_call_response":
-            answered = part.get("response", part.get("result"))
+            response = part.get("response", part.get("result"))
             talk.add_result(
-                first_text(part, "id"), answered if isinstance(answered, str) else encode_recorded_json(answered)
+                first_text(part, "id"), response if isinstance(response, str) else encode_recorded_json(response)
             )
     if role == "assistant":
         calls = [_read_call(part) for part in parts if part.get("type") == "tool_call"]

@@ -135,8 +135,8 @@ def _normalize_message(message: object) -> object:
     return {**message, "content": parts} if parts else message
 
 
-def _set_times(talk: ConversationBuilder, asked: tuple[_RequestTime, ...]) -> None:
-    times = {each.answer_count: each.time for each in asked}
+def _set_times(talk: ConversationBuilder, requests: tuple[_RequestTime, ...]) -> None:
+    times = {each.answer_count: each.time for each in requests}
     answers = [at for at, message in enumerate(talk.messages) if message["role"] == "assistant"]
     for count, at in enumerate(answers):
         talk.times[at] = times.get(count, 0.0)
