@@ -60,7 +60,7 @@ MAX_FILE, MAX_FUNCTION, MAX_DEPTH = 700, 60, 1
 OPEN_UNDERSCORES = frozenset({"_replace", "_asdict", "_fields", "_make", "_exit", "_compositor"})
 # Private attributes of other libraries, by the module that reads them: they offer no other way.
 FOREIGN_PRIVATES = {
-    "tidegate.session.policy_runner": frozenset({"_getframe"}),
+    "tidegate.session.conversation": frozenset({"_getframe"}),
     "tidegate.integrations.sdk_clients": frozenset({"_prepare_request", "_client"}),
     "tidegate.store.postgres.connection_pool": frozenset({"_WaitTimeout"}),
     "tidegate.integrations.strands": frozenset({"_session_manager"}),

@@ -106,9 +106,9 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
-    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words. The view are
-    the first `view_size` of `view_items`.
+    the view is smaller than the host's list, in the provider's tokens as `tokens` are. `last_id` is the id of the last
+    message of the host's list in the log, `birth` that of an answer to it. `tried`: it is a much smaller one, after a
+    refusal with unknown words. The view are the first `view_size` of `view_items`.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -459,7 +459,7 @@ class FollowingSession(Generic[HostObject]):
             self._live.last_request,
             branched,
             new_messages,
-            max(0, self._tree.tokens - session.view.tokens),
+            round(max(0, self._tree.tokens - session.view.tokens) * self._runner.budget.scale),
             arrangement.walk.birth,
             ids[-1] if ids else "",
             view_items=session.view.items,

@@ -110,7 +110,10 @@ def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str 
 
 
 def _find_shared_messages(log: LogReader, seq: int) -> int:
-    """Return the usage report of the request with this head: it was recorded before any other message was added."""
+    """Return how many leading messages the answered request with this head shared with the one before it, else 0.
+
+    Its usage report was recorded before any other message was added.
+    """
     for event in islice(log.read(seq + 1), _MAX_EVENTS_TO_REPORT):
         if isinstance(event.payload, UsageReported) and event.payload.log_head == seq:
             return event.payload.shared_messages
