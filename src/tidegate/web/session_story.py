@@ -12,12 +12,13 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import Event, NoteAdded
+from tidegate.core.events import Event
 from tidegate.core.log_fold import fold_log
-from tidegate.core.messages import STATE_NOTE
 from tidegate.core.notes import (
     EventLeftOut,
     ModelNote,
+    StateNote,
+    is_note,
 )
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.view import LogView, RefoldNeeded
@@ -201,9 +202,7 @@ class _StoryReader:
 
     def _split_note(self, event: Event, previous: str) -> NoteParts | None:
         what = event.payload
-        if not isinstance(what, NoteAdded) or what.topic != STATE_NOTE:
-            return None
-        return split_note(what.text, previous, self._mask)
+        return split_note(what.text, previous, self._mask) if is_note(what, StateNote) else None
 
     def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
         """Keep the texts of these messages for the page."""
