@@ -13,6 +13,7 @@ from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import PIN
 from tidegate.core.messages import user_message
+from tidegate.core.notes import FocusGiven
 from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
 from tidegate.session.explanation import forecast_sweep
@@ -157,7 +158,7 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     session, before = context.session, context.session.tokens
     if arguments:
-        session.history.add_note("focus", arguments)
+        session.history.append_note(FocusGiven(arguments))
     decisions = await session.compact_async(context.summarizer, focus=arguments)
     acted = [each for each in decisions if each.acted]
     if not acted:
