@@ -75,7 +75,7 @@ class HostTree:
         self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
-        self.has_added_tool = False
+        self.has_added_tool = self.has_hidden_calls = False
         self.is_left = self.has_handoff = False
         self.speaker: ClientNote | None = None
         self.stored_answers: dict[str, StoredAnswer] = {}
@@ -134,6 +134,7 @@ class HostTree:
     def _hide_calls(self, parent: str, answer: Message, calls: tuple[HiddenCall, ...]) -> None:
         """The newest answer has hidden calls. If it has no others, the turn goes on without the host."""
         self._calls[answer.id] = calls
+        self.has_hidden_calls = True
         ids = frozenset(call.id for call in calls)
         turn = self._continued.get(answer.id) or _OpenTurn(parent)
         seen = (*turn.seen, *(part for part in answer.parts if not (isinstance(part, Call) and part.id in ids)))
@@ -243,10 +244,6 @@ class HostTree:
             found.append(at)
             at = self._parents[at]
         return found
-
-    @property
-    def has_hidden_calls(self) -> bool:
-        return bool(self._calls)
 
     def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
         """The calls of an answer that the host does not know."""
