@@ -49,6 +49,7 @@ def chat(*texts: str, max_tokens: int) -> list[list[AgentEvent]]:
     return asyncio.run(run())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.exhaustive)])
 def test_turns_in_a_small_window(count: int) -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""

@@ -63,6 +63,7 @@ def test_replay_prints_a_table(tmp_path: Path) -> None:
     assert "edits by stage: " in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_replay_prints_json_and_processes_make_no_difference(tmp_path: Path) -> None:
     said = [record(tmp_path / f"{name}.jsonl", turns, turns) for name, turns in (("a", 3), ("b", 5), ("c", 2))]
     command = ("replay", tmp_path, "--window", 8000, "--count", "chars/4", "--wire", "all", "--json", "--jobs")

@@ -58,6 +58,7 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("left_open", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_folder_that_cannot_be_written_is_listed_and_read(tmp_path: Path, left_open: bool) -> None:
     root = tmp_path / "data"

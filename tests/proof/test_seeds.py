@@ -98,6 +98,7 @@ def test_of_no_row(): pass
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_run_gives_states(checkout: Path) -> None:
     """Also where a file of tests does not load: the other files are run all the same."""
     broken = checkout / "tests" / "test_broken.py"
