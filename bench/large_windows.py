@@ -3,6 +3,8 @@
 A tool loop grows until the window is full and a sweep follows. For each size: a request that adds one result near the
 end of the window, the request with the sweep, and the one after it, each as the gateway does them without its HTTP
 (read the bytes, log, plan, write the bytes); and `Session.prepare` of the same conversation. The times are CPU time.
+Then what the view has after the sweep, in tokens: the ledger, the notes in the gaps, what was shortened, and what is
+whole. Prices are left out (`hold`), so that the sweep comes when the window is full.
 """
 
 import json
@@ -11,7 +13,8 @@ import time
 from itertools import count
 from typing import NamedTuple
 
-from tidegate import Session
+from tidegate import Session, load
+from tidegate.core.messages import LEDGER, NOTE
 from tidegate.session.following import FollowingSession
 from tidegate.session.managed_request import ClientRequestReader, write_request
 from tidegate.wire.rendering.blocks import JsonObject
@@ -29,6 +32,7 @@ class Figures(NamedTuple):
     prepare: float
     tokens_before: int
     tokens_after: int
+    parts: tuple[int, ...]
 
 
 def make_step(number: int) -> list[JsonObject]:
@@ -40,12 +44,22 @@ def make_step(number: int) -> list[JsonObject]:
     return [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
 
 
+def count_parts(session: Session) -> tuple[int, ...]:
+    """The tokens of the ledger, of notes, of shortened messages and of whole ones."""
+    sizes = [0, 0, 0, 0]
+    for item in session.view.items:
+        kind = item.message.kind
+        sizes[0 if kind == LEDGER else 1 if kind == NOTE else 2 if item.edited else 3] += item.tokens
+    return tuple(sizes)
+
+
 def measure(window: int) -> Figures:
     tools = [{"name": "run", "input_schema": {"type": "object"}}]
     messages: list[JsonObject] = [{"role": "user", "content": "Make all steps, one after the other."}]
     reader, times = ClientRequestReader(), list[float]()
     before = 0
-    with Session(MODEL, window=window, wire="anthropic") as session:
+    policy = load("default", {"hold": 1_000_000_000})
+    with Session(MODEL, policy=policy, window=window, wire="anthropic") as session:
         following = FollowingSession[HostUnit](session)
         after_sweep = False
         for number in count():
@@ -62,21 +76,23 @@ def measure(window: int) -> Figures:
                 break
             after_sweep = session.view.first_edit_seq > 0
             before = before if after_sweep else session.tokens
-        left = session.tokens
+        left, parts = session.tokens, count_parts(session)
         started = time.process_time()
         session.prepare()
         prepared = time.process_time() - started
-    return Figures(times[-3], times[-2], times[-1], prepared, before, left)
+    return Figures(times[-3], times[-2], times[-1], prepared, before, left, parts)
 
 
 def main() -> None:
-    sizes = [int(each.replace(",", "")) for each in sys.argv[1:]] or SIZES
-    print("| window | one more result | with the sweep | the one after | prepare | tokens before | after |")
-    print("|---|---|---|---|---|---|---|")
-    for window in sizes:
+    windows = [int(each.replace(",", "")) for each in sys.argv[1:]] or SIZES
+    times, parts = "one more result | with the sweep | the one after | prepare", "ledger | notes | shortened | whole"
+    print(f"| window | {times} | tokens before | after | {parts} |")
+    print(f"|{'---|' * 11}")
+    for window in windows:
         found = measure(window)
+        parts = " | ".join(f"{tokens:,}" for tokens in found.parts)
         times = " | ".join(f"{seconds * 1000:,.0f} ms" for seconds in found[:4])
-        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} |")
+        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} | {parts} |")
 
 
 if __name__ == "__main__":

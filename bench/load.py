@@ -39,8 +39,10 @@ from typing import Any
 import psutil
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parent / "runners"))
 
 from gateway import encode_answer, start_server
+from team_figures import allow_descriptors
 
 from tests.free_port import find_free_port
 from tests.store.conftest import modes_kept, run_sql, wait_until
@@ -256,7 +258,7 @@ class Run:
     p99_ms: float = 0.0
     worker_cpu_ms: float = 0.0
     server_cpu_ms: float = 0.0
-    memory_kb: float = 0.0
+    memory_mb: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
     messages: int = 0
     lost: int = 0
@@ -272,9 +274,9 @@ class Run:
         return (
             f"{self.sessions:,} sessions: {self.requests / self.seconds:.1f} requests/s; p50 {self.p50_ms:.0f} ms,"
             f" p99 {self.p99_ms:.0f} ms; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
-            f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer; {self.memory_kb:.0f} kB of memory for each"
-            f" session; {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled} doubled; requests"
-            f" repeated: {self.failures or 0}; load {self.load:.1f}"
+            f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer; the workers take {self.memory_mb:.0f} MB more"
+            f" memory than at the start; {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled}"
+            f" doubled; requests repeated: {self.failures or 0}; load {self.load:.1f}"
         )
 
 
@@ -328,7 +330,7 @@ async def drive(site: Site, gateway: int, port: int, sessions: int, options: arg
     run = Run(sessions, options.seconds, options.faults, count, cuts[49] * 1000, cuts[98] * 1000)
     run.worker_cpu_ms = (ours.look() - before[0]) / count * 1000
     run.server_cpu_ms = (servers.look() - before[1]) / count * 1000
-    run.memory_kb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / sessions / 1000
+    run.memory_mb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / 1e6
     run.failures, run.load = dict(traffic.failures), os.getloadavg()[0]
     return traffic, run
 
@@ -354,7 +356,10 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
                 after.append(marks)
             found = Counter(after[-1])
             total += len(wanted)
-            lost += sum(found[mark] == 0 for mark in wanted)
+            missing = [nth for nth, mark in enumerate(wanted) if not found[mark]]
+            if missing:
+                print(f"    {name} has {len(wanted)} messages; its log lacks those at {missing}", flush=True)
+            lost += len(missing)
             doubled += sum(count > 1 for count in found.values())
     return total, lost, doubled
 
@@ -364,12 +369,14 @@ def report_model(runs: list[Run], pause: float) -> None:
     *small, large = sorted(runs, key=lambda run: run.sessions)
     each, start = linear_regression([run.requests for run in small], [run.cpu_ms for run in small])
     due = start + each * large.requests
-    print(
-        f"model: {start:.0f} ms of CPU for the start and {each:.1f} ms for each request. For the largest size that is"
-    )
+    print(f"model: {start:.0f} ms of CPU for the start, {each:.1f} ms for each request. For the largest size that is")
     print(f"    {due:,.0f} ms; measured: {large.cpu_ms:,.0f} ms ({large.cpu_ms / due - 1:+.0%})")
+    session, base = linear_regression([run.sessions for run in runs], [run.memory_mb for run in runs])
+    print(f"    memory: {base:.0f} MB for the first requests, and {session * 1000:.0f} kB for each open session")
+    most = max(each, large.cpu_ms / large.requests)
+    print(f"with {most:.1f} ms for each request and {MAX_SHARE:.0%} of each core:")
     for cores in (1, 2, 10, 100):
-        rate = cores * MAX_SHARE / (each / 1000)
+        rate = cores * MAX_SHARE / (most / 1000)
         print(f"    {cores} cores: {rate:,.0f} requests/s, {rate * pause:,.0f} sessions with one every {pause:g} s")
 
 
@@ -395,6 +402,7 @@ def main() -> None:
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")
     options = parser.parse_args()
+    allow_descriptors()  # each client has a connection
     runs: list[Run] = []
     for changes in FULL if options.full else ({},):
         chosen: dict[str, Any] = {**vars(options), **changes}

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
+from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_line, check_sections, keep_overruled
-from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, merge_sections, read_changes
+from tidegate.core.state_note.note import HEADINGS, merge_sections, read_changes
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import WantedPassage, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note

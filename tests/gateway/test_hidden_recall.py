@@ -20,8 +20,8 @@ from tests.gateway.serving import open_http, run_gateway, until, upstream_of
 from tests.gateway.test_sdks import gemini_client
 from tests.scale import mark_all_but
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")

@@ -18,10 +18,10 @@ from tests.gateway.scripted_client import step_answer
 from tests.session.noted import write_answer
 from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_own_addresses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
+from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 CLIENT = '''#!{python}
 """Plays Claude Code: argument 1 is the number of steps, argument 2 the exit status; `wait` waits for a signal."""

@@ -13,10 +13,10 @@ from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Call
 from tidegate.core.text.secrets import SecretString
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import find_window
 from tidegate.proof.live_check import CHECK_WINDOW, DEFAULT_MODELS, plan_live_check, run_live_check
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 WIRES = {"anthropic": "anthropic", "openai": "openai_chat", "gemini": "gemini"}
 WORD = "HERON-7315"

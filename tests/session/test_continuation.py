@@ -5,11 +5,12 @@ import pytest
 from tests.scale import mark_all_but
 from tidegate import Session
 from tidegate.core.messages import Call, Message, Result, Text, Tool, text_of, user_message
+from tidegate.core.notes import ClientNote
 from tidegate.presets import preset_names
 from tidegate.session.continuation import Continuation, ContinuedRun, find_recorded_span
 from tidegate.session.following import FixedPart, FollowingSession, HostItem, make_host_item
 from tidegate.session.handoff import write_handoff
-from tidegate.session.shared_timeline import ClientNote, SharedTimeline
+from tidegate.session.shared_timeline import SharedTimeline
 
 RULE = "Never push to main."
 CODEX = ClientNote("codex", "Codex")

@@ -313,3 +313,21 @@ def test_a_view_that_is_continued_is_the_same_as_one_that_is_arranged_alone() ->
             history.append(answer)
     assert edited > 20
     assert branch_events(following.session.log)
+
+
+@pytest.mark.parametrize("factor", [1, 2])
+def test_what_is_saved_is_in_the_providers_tokens(factor: int) -> None:
+    """The summary of `wrap` compares it with the size of the request, which follows the provider's reports."""
+    following = follow(window=16_000 * factor)
+    messages = [user("Look.")]
+    for number in range(24):
+        request = following.prepare(items_of(*messages))
+        own = sum(request.measured)
+        answer, result = step(number)
+        (reply,) = parse_any_message(answer)
+        following.record_reply(request, reply, {"prompt_tokens": own * factor, "completion_tokens": 9})
+        messages += [answer, result]
+    request = following.prepare(items_of(*messages))
+    assert request.saved_tokens > 8_000
+    whole = following.tree.tokens * factor
+    assert request.tokens + request.saved_tokens == pytest.approx(whole, rel=0.05)

@@ -6,6 +6,7 @@ import pytest
 
 from tests.tui.stage import CONFIG, on_stage, played
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.tui.status.status_bar import (
     StatusBar,
@@ -15,7 +16,6 @@ from tidegate.tui.status.status_bar import (
     list_status_segments,
 )
 from tidegate.tui.status.status_figures import StatusFigures
-from tidegate.wire.usage import Usage
 
 LOOK = ScriptedAnswer(
     thinking="I must look\nfirst at the notes.",

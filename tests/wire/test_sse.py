@@ -74,3 +74,12 @@ def test_many_short_lines_are_bounded_as_one_frame() -> None:
     reader.feed(b"data: 1\ndata: 2\n")
     with pytest.raises(LimitExceeded, match="longer than 20 bytes"):
         reader.feed(b"data: 3\n")
+
+
+def test_ends_say_where_each_frame_ends() -> None:
+    pieces = [b'event: a\ndata: {"a": 1}\n\n', b"data: b\n\n", b"data:c\n\n", b"data: d\r\n\r\n", b"data: e\n\n"]
+    reader = SseReader()
+    assert [frame.data for frame in reader.feed(b"".join(pieces) + b"event: rest")] == ['{"a": 1}', "b", "c", "d", "e"]
+    assert reader.ends == [len(b"".join(pieces[:count])) for count in range(1, 6)]
+    assert [frame.event for frame in reader.feed(b"\ndata: f\n\n" + pieces[0])] == ["rest", "a"]
+    assert reader.ends == [10, 10 + len(pieces[0])]

@@ -22,9 +22,13 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.masking import MaskedLog
+from tidegate.memory.search import Search
 from tidegate.models.catalog import ModelInfo
+from tidegate.session.recall_index import RecallIndex
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
+from tidegate.store.log import LogReader
 
 MAX_ANSWER_CHARS: Final = 16_000
 """Characters of an answer."""
@@ -78,6 +82,24 @@ class CommandContext(NamedTuple):
             raise BadInput("The agent is at work.", "Wait until the turn is over, or interrupt it.")
 
     @property
+    def readable_log(self) -> LogReader:
+        return MaskedLog(self.session.log, self.mask)
+
+    @property
+    def recall_index(self) -> RecallIndex:
+        return self.session.history.recall_index
+
+    def open_search(self) -> Search:
+        return self.require_data().open_search()
+
+    @property
+    def size_name(self) -> str:
+        return "Request"
+
+    def measure(self) -> int:
+        return self.session.tokens
+
+    @property
     def mask(self) -> SecretMask:
         return self.data.mask if self.data is not None else SecretMask(keys_of(os.environ))
 
@@ -105,7 +127,7 @@ CompletionSource = Callable[[CommandContext | None], Iterable[str]]
 
 
 class Command(NamedTuple):
-    """`usage` shows the arguments; `completions` lists what may be typed for them."""
+    """`usage` shows the arguments, `details` explain options; `completions` lists what may be typed for arguments."""
 
     name: str
     description: str
@@ -113,6 +135,7 @@ class Command(NamedTuple):
     usage: str = ""
     aliases: tuple[str, ...] = ()
     completions: CompletionSource | None = None
+    details: str = ""
 
 
 class CommandMatch(NamedTuple):
@@ -190,7 +213,8 @@ class CommandRegistry:
                 raise BadInput(f"There is no command {name[:80]}.", remedy)
             command = found.command
             also = f"\nalso: {', '.join(f'/{each}' for each in command.aliases)}" if command.aliases else ""
-            return f"{_format_usage(command)}\n{command.description}{also}"
+            details = f"\n{command.details}" if command.details else ""
+            return f"{_format_usage(command)}\n{command.description}{details}{also}"
         wide = max(len(_format_usage(each)) for each in self)
         return "\n".join(f"{_format_usage(each):{wide}}  {each.description}" for each in self)
 

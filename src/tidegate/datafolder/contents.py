@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -66,7 +67,8 @@ class FolderContents:
         self.preferences = Folder(self.root / "preferences", max_file=1_000)
         self._search: Search | None = None
         self._is_searched = False
-        self.search_feed = SearchFeed(self._index_session, self._may_have_index, self._has_index)
+        may_exist = self._may_have_index if self._is_shared else partial(os.path.exists, self._search_path)
+        self.search_feed = SearchFeed(self._index_session, may_exist, self._has_index)
         self._recall_indices: dict[str, RecallIndex] = {}
 
     def _open_folder(self, name: str, *, max_file: int, ending: str = "", is_cached: bool = False) -> TextFolder:

@@ -10,14 +10,14 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError
-from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
+from tidegate.core.notes import CacheMissReason, SentUnmanaged
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
@@ -71,6 +71,14 @@ LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
 _MAX_NOTICES: Final = 20
 WatchRequest = Callable[[ForwardedRequest], None]
+
+
+class _FoundSession(NamedTuple):
+    """The session of a request; the request, with what is before a stored answer that it names."""
+
+    conversation: Conversation
+    own: ClientRequest
+    searched: SearchedRequest
 
 
 class Gateway:
@@ -286,43 +294,58 @@ class Gateway:
     # --- a managed request: find the session, follow, fit ---------------------------------------------------------
 
     async def _manage(self, request: IncomingRequest, client: ClientRequest, answer: ClientAnswer) -> None:
-        """The course of a managed request: it is logged and made to fit, then sent, and its answer is passed on."""
-        exchange = await self._log_and_fit(request, client)
-        if isinstance(exchange, bytes):
-            await self._proxy(request, answer, exchange)
-            return
-        with exchange.conversation.in_use():
-            await self._exchange(request, exchange, answer)
+        """The course of a managed request: it is logged and made to fit, then sent, and its answer is passed on.
 
-    async def _log_and_fit(self, request: IncomingRequest, client: ClientRequest) -> Exchange | bytes:
-        """Log the request and compute its view. Bytes: what to forward unmanaged."""
-        model, received = client.host.model, client.text
+        Bytes are what is forwarded unmanaged instead.
+        """
+        found = await self._find_session(request, client)
+        if isinstance(found, bytes):
+            await self._proxy(request, answer, found)
+            return
+        with found.conversation.in_use():
+            exchange = await self._log_and_fit(request, client, found)
+            if not isinstance(exchange, bytes):
+                await self._exchange(request, exchange, answer)
+                return
+        await self._proxy(request, answer, exchange)
+
+    async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _FoundSession | bytes:
+        model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
             self._counted_models.add(model)
-        own, conversation = client, None
         try:
             searched = await self._search_for(request, client)
             if client.host.previous_id:
                 conversation, own = await self._responses.find(request, client, searched)
             else:
-                conversation = await self._search.find(searched)
-            if conversation is None:
-                return self._unmanaged.write_side_request(request, own, self._search.find_named(searched))
-            with conversation.in_use():
-                self._thinking.apply_known(conversation, request.route.upstream.name, model)
-                window_key = await self._windows.choose(request, own.dialect, model, conversation, searched.window)
-                client = await self._add_recall(conversation, own, searched)
-                if self._continuing is not None:
-                    self._continuing.attach(conversation, request.client.own_id)
-                followed = await self._follow(conversation, client)
-                if self._thinking.changed_chains and self._thinking.continues_changed(own):
-                    followed = await self._discard_thinking(conversation.following, client)
+                conversation, own = await self._search.find(searched), client
+        except (TidegateError, OSError) as failure:
+            return await self._unmanaged.write_after(failure, request, client, None)
+        if conversation is None:
+            return self._unmanaged.write_side_request(request, own, self._search.find_named(searched))
+        return _FoundSession(conversation, own, searched)
+
+    async def _log_and_fit(
+        self, request: IncomingRequest, received: ClientRequest, found: _FoundSession
+    ) -> Exchange | bytes:
+        """Log the request and compute its view."""
+        conversation, own, searched = found
+        following, model = conversation.following, own.host.model
+        try:
+            self._thinking.apply_known(conversation, request.route.upstream.name, model)
+            window_key = await self._windows.choose(request, own.dialect, model, conversation, searched.window)
+            client = await self._add_recall(conversation, own, searched)
+            if self._continuing is not None:
+                self._continuing.attach(conversation, request.client.own_id)
+            followed = await self._follow(conversation, client)
+            if self._thinking.changed_chains and self._thinking.continues_changed(own):
+                followed = await self._discard_thinking(following, client)
         except (TidegateError, OSError) as failure:
             return await self._unmanaged.write_after(failure, request, own, conversation)
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        exchange = Exchange(conversation, client, followed, own, recall, window_key, received)
-        conversation.following.unmanaged_reason = ""
+        exchange = Exchange(conversation, client, followed, own, recall, window_key, received.text)
+        following.unmanaged_reason = ""
         self._report(exchange)
         return exchange
 
@@ -474,7 +497,7 @@ class Gateway:
         client, session = exchange.client, exchange.conversation.following.session
         self.metrics.count("defects", dialect=client.dialect)
         self.log_line(f"a defect: {defect.args[0]}")
-        exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
+        exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
         whole = exchange.followed.tokens + exchange.followed.saved_tokens
         window = session.window if whole > (session.window or whole) else None
         text = await self._unmanaged.shorten(client, window, exchange.conversation) or exchange.own.text
@@ -590,7 +613,7 @@ class Gateway:
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         if copy.cache_miss_reason:
-            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
+            exchange.notes.append(CacheMissReason(copy.cache_miss_reason).pack())
         has_id = exchange.dialect.stored_answers is not None
         stored = self._responses.make_notes(exchange, copy, copied) if has_id else []
         notes, exchange.notes = [*notes, *exchange.notes, *stored], []

@@ -29,18 +29,17 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from tidegate.core.events import (
-    CLEARED,
     BranchStarted,
     EventPayload,
     HostMessageAdded,
-    HostNote,
     MessageAdded,
     NoteAdded,
 )
 from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
-from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
+from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
+from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
@@ -107,9 +106,9 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     """The view for one call of the host. `changed` is the view in the host's order; None if it is the host's own list.
 
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
-    the view is smaller than the host's list. `last_id` is the id of the last message of the host's list in the log,
-    `birth` that of an answer to it. `tried`: it is a much smaller one, after a refusal with unknown words. The view are
-    the first `view_size` of `view_items`.
+    the view is smaller than the host's list, in the provider's tokens as `tokens` are. `last_id` is the id of the last
+    message of the host's list in the log, `birth` that of an answer to it. `tried`: it is a much smaller one, after a
+    refusal with unknown words. The view are the first `view_size` of `view_items`.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -223,11 +222,10 @@ class FollowingSession(Generic[HostObject]):
         session, notes = self.session, list[EventPayload]()
         system, tools = repair_unicode(fixed_part.system), fixed_part.tools
         if system != session.view.system:
-            notes.append(HostNote("system", system, count_system(system, session.counter)))
+            notes.append(SystemSet(system, count_system(system, session.counter), by_host=True).pack())
         if tools != session.view.tools:
-            text = msgspec.json.encode(tools).decode()
-            note = NoteAdded if fixed_part.is_changed else HostNote
-            notes.append(note("tools", text, count_tools(tools, session.counter)))
+            size = count_tools(tools, session.counter)
+            notes.append(ToolsSet(tools, size, by_host=not fixed_part.is_changed).pack())
         return notes
 
     def prepare(
@@ -461,7 +459,7 @@ class FollowingSession(Generic[HostObject]):
             self._live.last_request,
             branched,
             new_messages,
-            max(0, self._tree.tokens - session.view.tokens),
+            round(max(0, self._tree.tokens - session.view.tokens) * self._runner.budget.scale),
             arrangement.walk.birth,
             ids[-1] if ids else "",
             view_items=session.view.items,
@@ -554,7 +552,7 @@ class FollowingSession(Generic[HostObject]):
                 head, counted = request.measured
                 own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
                 request = request._replace(measured=(head, max(1, counted - own)))
-                notes = [*notes, NoteAdded(CLEARED, tokens=own)]
+                notes = [*notes, ContextCleared(own).pack()]
             if reply is not None or usage or notes:
                 self._live.append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
@@ -609,7 +607,7 @@ class FollowingSession(Generic[HostObject]):
         elif reply is not None:
             payloads.append(self._make_payload(reply, key or hash_message(reply)))
             if request.birth and has_signed_data(reply):
-                payloads.append(NoteAdded(BIRTH_TOPIC, request.birth))
+                payloads.append(AnswerBirth(request.birth).pack())
             payloads += notes
         if usage:  # that of an answer that compacts is about what the provider made of the request
             measured = (request.measured[0], 0) if reply and compacts_history(reply) else request.measured

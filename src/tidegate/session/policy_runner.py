@@ -25,6 +25,16 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
+from tidegate.core.notes import (
+    CompactionEnded,
+    CompactionStarted,
+    RequestOverflowed,
+    RuleFruitless,
+    SummaryFailed,
+    SummaryRejected,
+    TurnStarted,
+    WindowUnknown,
+)
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
 from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
@@ -35,7 +45,7 @@ from tidegate.core.view import View
 from tidegate.session.conversation import LiveLog, warn_caller
 from tidegate.session.recall import recall_message
 from tidegate.session.storage import SessionStorage
-from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
+from tidegate.session.summaries.answer_check import AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
 from tidegate.wire.parsing import repair_unicode
 
@@ -161,7 +171,7 @@ class PolicyRunner:
         if self.known_window is None and not self._window_reported:
             self._window_reported = True
             text = describe_unknown_window(self.live.model, self.budget)
-            self.live.history.add_note("window_unknown", text)
+            self.live.history.append_note(WindowUnknown(text))
             warn_caller(text, UnknownWindowWarning)
 
     @property
@@ -197,7 +207,7 @@ class PolicyRunner:
             )
         self.refusals += 1
         self.last_decisions = []
-        yield self._pend(NoteAdded("overflow"))
+        yield self._pend(RequestOverflowed().pack())
         return (yield from self._run_moment("overflow"))
 
     def rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
@@ -254,7 +264,7 @@ class PolicyRunner:
         if moment == "turn_start" and self.holds_turn_note:
             self._begun_turn = self._newest_turn
         elif moment == "turn_start":
-            yield self._pend(NoteAdded("turn"))
+            yield self._pend(TurnStarted().pack())
         return decisions
 
     def _is_written_ahead(self, request: SummaryRequest, moment: Moment) -> bool:
@@ -283,11 +293,11 @@ class PolicyRunner:
 
     def _note_compaction_end(self) -> SummarySteps[None]:
         text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
-        yield self._pend(NoteAdded("compaction_end", text))
+        yield self._pend(CompactionEnded(text).pack())
         self._compaction_start = self._summary_failure = ""
         for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
             if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
-                yield self._pend(NoteAdded("tried", rule))
+                yield self._pend(RuleFruitless(rule).pack())
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
@@ -302,7 +312,7 @@ class PolicyRunner:
         It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
         """
         is_held = self._view.started_turns < self._view.total_turns and self._begun_turn == self._newest_turn
-        return [NoteAdded("turn")] if is_held else []
+        return [TurnStarted().pack()] if is_held else []
 
     def _describe_view(self) -> str:
         return f"{self._view.tokens} tokens in {self._view.message_count} messages"
@@ -311,19 +321,19 @@ class PolicyRunner:
         """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
             self._compaction_start = self._describe_view()
-            yield self._pend(NoteAdded("compaction_start", self._compaction_start))
+            yield self._pend(CompactionStarted(self._compaction_start).pack())
 
     def note_summary_failure(self, failure: Exception) -> None:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
-        self.live.history.add_note("summary_failed", type(failure).__name__)
+        self.live.history.append_note(SummaryFailed(type(failure).__name__))
 
     def _check_summary(self, answer: object, request: SummaryRequest) -> SummarySteps[str | None]:
         """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
         try:
             text = check_written_summary(answer, request, self.live.counter)
         except AnswerRejected as no:
-            yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
+            yield self._pend(SummaryRejected(repair_unicode(str(no))).pack())
             return None
         return None if text is None else str(text)
 

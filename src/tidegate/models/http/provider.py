@@ -44,7 +44,7 @@ from tidegate.wire.streaming.reply import Delta, IncompleteReply, Reply, ReplyAs
 from tidegate.wire.streaming.sse import SseFrame, SseReader, decode_frame
 
 _T = TypeVar("_T")
-_LAST_FRAME_TYPES = ("message_stop", "response.completed", "response.incomplete")  # a type may be no string
+_LAST_FRAME_TYPES = ("message_stop", "response.completed", "response.incomplete")  # a type need not be a string
 _DRAIN_SECONDS = 0.5
 """Seconds to wait for the end of a stream after a complete answer, so that its connection can be reused."""
 _SLICE_BYTES = 16_384

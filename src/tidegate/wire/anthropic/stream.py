@@ -126,9 +126,10 @@ class AnthropicAssembler:
         return [Delta("thinking" if block.get("type") == "thinking" else "text", text, place)] if text else []
 
     def _grow(self, frame: Mapping[str, object]) -> list[Delta]:
-        delta = as_object(frame.get("delta"))
+        delta, place = as_object(frame.get("delta")), frame.get("index")
         kind = as_string(delta.get("type"))
-        place = as_index(frame.get("index"), max(self._blocks, default=0))
+        if type(place) is not int:
+            place = max(self._blocks, default=0)
         growing = self._blocks.get(place)
         if growing is None:
             if kind not in ("text_delta", "thinking_delta"):

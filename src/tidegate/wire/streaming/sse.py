@@ -3,7 +3,8 @@
 A frame is complete only after its blank line, so a frame that was cut is never used.
 """
 
-from typing import NamedTuple
+import re
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +15,8 @@ from tidegate.wire.rendering.blocks import JsonObject
 
 _MAX_LINE_BYTES = ProviderLimits().max_line_bytes
 _BOM = b"\xef\xbb\xbf"
+_PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([^\r\n]*)\n\n")
+"""An event as nearly all servers write it. It is read as a whole; others are read line by line."""
 
 
 class SseFrame(NamedTuple):
@@ -44,6 +47,8 @@ class SseReader:
             end = int(data.startswith(b"\n"))
         frames: list[SseFrame] = []
         self.ends = []
+        if not (self._line or self._size):
+            end = self._read_plain(data, end, frames)
         for line in data[end:].splitlines(keepends=True):
             end += len(line)
             is_whole = line[-1] in b"\r\n"
@@ -67,6 +72,16 @@ class SseReader:
                 self._event, self._data, self._size = "", [], 0
         self._after_cr = self._after_cr or data.endswith(b"\r")
         return frames
+
+    def _read_plain(self, data: bytes, start: int, frames: list[SseFrame]) -> int:
+        """Read the plain events that begin here. Return where the first other one begins."""
+        while (found := _PLAIN_EVENT.match(data, start)) is not None and found.end() - start <= self._longest:
+            self._started = True
+            name, text = found.groups(b"")
+            frames.append(SseFrame(name.decode("utf-8", "replace"), text.decode("utf-8", "replace")))
+            start = found.end()
+            self.ends.append(start)
+        return start
 
     def _bound(self, length: int) -> None:
         if length > self._longest:
