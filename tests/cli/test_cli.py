@@ -225,6 +225,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert b"BrokenPipe" not in errors
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_ctrl_c_keeps_what_was_done(jobs: int, tmp_path: Path) -> None:
     """An interrupt ends the work: what is done is in the report, and no file is half-written."""

@@ -202,6 +202,7 @@ def test_show_recall_and_policies_print_json(tmp_path: Path) -> None:
     assert all("Choose it " in policy["about"] for policy in policies)
 
 
+@pytest.mark.exhaustive
 def test_show_and_config_fit_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their columns stay: a long text goes on below its beginning."""
     monkeypatch.chdir(tmp_path)

@@ -107,6 +107,7 @@ assert failures, "there was memory enough"
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the size of the process is read from /proc")
 @pytest.mark.parametrize("megabytes", [60, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_a_lack_of_memory_loses_nothing_that_was_acknowledged(tmp_path: Path, megabytes: int) -> None:

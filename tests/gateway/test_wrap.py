@@ -246,6 +246,7 @@ def test_what_bypasses_the_gateway_is_found(
     assert [cause in str(each) for each in found] == ([True] if cause else [])
 
 
+@pytest.mark.exhaustive
 def test_a_bypass_is_said_before_the_start(tmp_path: Path) -> None:
     ran = asyncio.run(Machine(tmp_path).wrap("claude", "--quiet", "--", "say", CLAUDE_CODE_USE_BEDROCK="1"))
     assert ran.errors.startswith("tidegate: warning: CLAUDE_CODE_USE_BEDROCK in the environment makes Claude Code use")

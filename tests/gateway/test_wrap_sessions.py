@@ -90,6 +90,7 @@ def test_codex_continues_what_claude_began(tmp_path: Path) -> None:
     assert "worked on in Codex\n" in resumed.errors, "it knows its own part"
 
 
+@pytest.mark.exhaustive
 def test_a_client_returns_to_its_own_conversation(tmp_path: Path) -> None:
     """The session has a name that the user chose, so the client's own id is in the log."""
     machine = make_machine(tmp_path)

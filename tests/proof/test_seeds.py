@@ -122,6 +122,7 @@ def test_run_without_any_test(tmp_path: Path) -> None:
     assert {row.state for row in found} == {"open"}
 
 
+@pytest.mark.exhaustive
 def test_the_command_lists_rows_as_json() -> None:
     done = called("seeds", "--json")
     assert (done.returncode, done.stderr) == (0, ""), "every marker of this checkout names a row"

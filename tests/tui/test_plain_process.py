@@ -87,6 +87,7 @@ def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
     assert "Hello." in said(desk, "left")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("heeding")
 def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
     """The first answer is interrupted and the next line is said; in the next one all ends."""
