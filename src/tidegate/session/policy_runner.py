@@ -96,7 +96,9 @@ class PolicyRunner:
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
-        self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
+        self._budget_state: tuple[object, ...] = ()
+        self._divided: Budget | None = None  # without what is worth holding, which each event changes
+        self._divided_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
         self.writes_ahead: Callable[[Moment], bool] = lambda _: False
@@ -138,12 +140,21 @@ class PolicyRunner:
 
         What is worth holding at the model's prices also follows how fast the history grows.
         """
-        view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
+        view = self._view
+        fixed = (view.system_tokens, view.tools_tokens, view.compaction_tokens)
+        given = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
+        state = (view, view.head, view.usage, fixed, given)  # one request asks several times in the same state
+        if self._budget is None or self._budget_state != state:
+            self._budget, self._budget_state = self._update_budget(view), state
+        return self._budget
+
+    def _update_budget(self, view: View) -> Budget:
+        output, lifetime = self.kept_output, self._find_cache_lifetime()
         scale = view.scale_by_model.get(self.live.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
-        if self._budget is None or self._budget_key != key:
-            self._budget, self._budget_key = self._make_budget(lifetime), key
-        return limit_held(view, self._budget, self.policy.holding)
+        if self._divided is None or self._divided_key != key:
+            self._divided, self._divided_key = self._make_budget(lifetime), key
+        return limit_held(view, self._divided, self.policy.holding)
 
     def _find_cache_lifetime(self) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
