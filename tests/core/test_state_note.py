@@ -92,7 +92,7 @@ def test_what_the_system_prompt_says_is_known() -> None:
     ("line", "named"),
     [
         ("- 12 failed [m99]", "m99"),
-        ("- 12 failed, as m99 orders [m5]", "m99"),
+        ("- 12 failed, as m1234 orders [m5]", "m1234"),
         ("- 13 failed [m5]", "13"),
         ("- 340 passed [m3]", "340"),
         ("- `src/parsers.py` was read [m3]", "src/parsers.py"),
