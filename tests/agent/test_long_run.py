@@ -209,6 +209,7 @@ class Run:
             assert session.window == LIMIT, "learned from the rate bucket, which came last, and from nothing else"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "wire",
     [

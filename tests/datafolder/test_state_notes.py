@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_message, take, write_answer
 from tidegate import DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
@@ -139,6 +141,7 @@ with DataFolder(Path(sys.argv[1]), secrets=[]) as data, open_session(data) as se
 """
 
 
+@pytest.mark.exhaustive
 def test_a_note_is_there_after_the_process_was_killed_before_its_sweep(tmp_path: Path) -> None:
     """Once, with the same bytes as without the kill, and the next sweep shows it."""
     sent: list[bytes] = []

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.fake.server import KEY, Bytes, Fake
+from tests.fake.server import KEY, Bytes, Fake, Json
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
 from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
 from tidegate.core.errors import BadInput
@@ -342,6 +342,33 @@ def test_if_the_store_fails_requests_are_forwarded_or_refused(setting: str, stat
         assert len(fake.seen) == (1 if status == 200 else 0)
         assert any("was not logged" in line for line in running.lines)
         assert ("tidegate_unlogged_requests_total 1" in text) == (status == 200)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("setting", "is_whole"), [("forward", True), ("refuse", False)])
+def test_an_answer_that_cannot_be_logged_is_passed_on_or_breaks_off(
+    setting: str, is_whole: bool, stream: bool, tmp_path: Path
+) -> None:
+    """The store fails while the provider answers. With refuse, no client has an answer that the log does not have."""
+
+    async def run() -> None:
+        def answer(_: Json) -> str:
+            running.data.store.close()
+            return "The answer."
+
+        async with Fake("anthropic", answer) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), on_store_failure=setting) as running:
+                async with open_http() as http:
+                    body, headers = {**BODY, "stream": stream}, headers_of("anthropic")
+                    try:
+                        data = (await http.post(running.url + "/v1/messages", json=body, headers=headers)).text
+                    except httpx.RemoteProtocolError:
+                        data = ""
+        assert (("message_stop" if stream else "The answer.") in data) == is_whole
+        assert len(fake.seen) == 1
+        assert any("the answer was not logged" in line for line in running.lines)
 
     asyncio.run(run())
 

@@ -13,6 +13,7 @@ from tests.fake.server import Bytes, Fake, Hang, Json, Step
 from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import Running, open_http, run_gateway, until, upstream_of
+from tests.scale import mark_all_but
 from tests.session.noted import write_answer
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import STATE_NOTE, Call
@@ -156,7 +157,7 @@ FAULTS: dict[str, tuple[Step, str]] = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", mark_all_but(FAULTS, "refusal", "broken off", "calls", "empty"))
 def test_a_note_that_fails_changes_nothing(fault: str, tmp_path: Path) -> None:
     step, why = FAULTS[fault]
 

@@ -427,7 +427,7 @@ def _speaks(user: dict[str, Any], tool: str) -> bool:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(10))
 @given(data=st.data())
 def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject) -> None:
     said = st.fixed_dictionaries({}, optional={key: KEYS[key] for key in topic.split()})

@@ -101,6 +101,7 @@ def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_recorded_requests_are_listed_where_they_stood() -> None:
     log, was = a_life("default")
     bodies = {each.head: each.body for each in was}

@@ -47,6 +47,7 @@ def talked(folder: Path, *, opened: bool) -> list[bytes]:
     return [request.replace(folders, b"HERE") for request in provider.requests]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.seed("JUT-05", fixed="cards are of the screen, whatever the preset")
 def test_an_open_card_changes_nothing_for_the_model(tmp_path: Path) -> None:
     assert talked(tmp_path / "a", opened=True) == talked(tmp_path / "b", opened=False)

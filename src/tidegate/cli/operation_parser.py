@@ -2,19 +2,16 @@
 
 import argparse
 import sys
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
-from tidegate.commands.operations.operation import REPEATED, Operation
+from tidegate.commands.operations.operation import REPEATED, Operation, SessionPlace
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.memory.search import Search
-    from tidegate.session.conversation import LiveConversation
-    from tidegate.session.recall_index import RecallIndex
-    from tidegate.store.session_log import KeptLog
 
 _MANY_EVENTS = 2_000
 """Fewer events are indexed in a second or two, without a progress bar."""
@@ -52,7 +49,7 @@ def run_operation(operation: Operation, options: argparse.Namespace) -> int:
     from tidegate.terminal.output import print_json
 
     with open_data_folder(options) as data:
-        result = operation.run(_StoredSession(data, options.session), options)
+        result = operation.run(_make_place(data, options.session), options)
     as_json = getattr(options, "json", False)
     if as_json:
         print_json(msgspec.json.encode(result.value))
@@ -61,40 +58,30 @@ def run_operation(operation: Operation, options: argparse.Namespace) -> int:
     return EXIT_OK if result.is_done else EXIT_FAILED
 
 
-class _StoredSession:
-    """A session of a data folder. It is opened without its policy, when that is needed."""
+def _make_place(data: "DataFolder", name: str) -> SessionPlace:
+    """A stored session. It is opened without its policy, when that is needed.
 
-    size_name = "History"
+    It is measured in its log: the view of an open conversation is counted anew, and two figures have to be on one
+    scale.
+    """
+    from tidegate.cli.data_location import open_existing_log
 
-    def __init__(self, data: "DataFolder", name: str) -> None:
-        self._data = data
-        self.session_name = name
+    return SessionPlace(
+        name,
+        data=lambda: data,
+        session=lambda: data.open_conversation(name),
+        log=lambda: open_existing_log(data, name),
+        recall_index=lambda: data.recall_index(name),
+        search=lambda: _refresh_search(data),
+        measure=lambda: data.open_conversation(name).view.tokens,
+        size_name="History",
+    )
 
-    @cached_property
-    def session(self) -> "LiveConversation":
-        return self._data.open_conversation(self.session_name)
 
-    @cached_property
-    def readable_log(self) -> "KeptLog":
-        from tidegate.cli.data_location import open_existing_log
+def _refresh_search(data: "DataFolder") -> "Search":
+    from tidegate.terminal.output import show_progress
 
-        return open_existing_log(self._data, self.session_name)
-
-    @property
-    def recall_index(self) -> "RecallIndex":
-        return self._data.recall_index(self.session_name)
-
-    def require_data(self) -> "DataFolder":
-        return self._data
-
-    def open_search(self) -> "Search":
-        from tidegate.terminal.output import show_progress
-
-        events = self._data.count_unindexed_events()
-        with show_progress("indexing", events if events >= _MANY_EVENTS else 0) as step:
-            self._data.open_search().refresh(step)
-        return self._data.open_search()
-
-    def measure(self) -> int:
-        """Count in the log, not in `session`, whose view is counted anew: two figures have to be on one scale."""
-        return self._data.open_conversation(self.session_name).view.tokens
+    events = data.count_unindexed_events()
+    with show_progress("indexing", events if events >= _MANY_EVENTS else 0) as step:
+        data.open_search().refresh(step)
+    return data.open_search()

@@ -62,7 +62,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--on-store-failure",
         choices=("forward", "refuse"),
         default=None,
-        help="what happens to requests that cannot be logged (default: forward)",
+        help="what happens to requests and answers that cannot be logged (default: forward)",
     )
     add(
         "--workers",

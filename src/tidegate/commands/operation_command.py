@@ -5,9 +5,10 @@ from argparse import Namespace
 from collections.abc import Callable
 
 from tidegate.commands.actions import CommandAction
-from tidegate.commands.operations.operation import REPEATED, Argument, Operation
+from tidegate.commands.operations.operation import REPEATED, Argument, Operation, SessionPlace
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
+from tidegate.datafolder.masking import MaskedLog
 
 
 def make_command(
@@ -24,15 +25,29 @@ def make_command(
         values = parse_arguments(operation, arguments)
         if operation.changes_session:
             context.require_idle()
-            result = operation.run(context, values)
+            result = operation.run(_make_place(context), values)
         else:
-            result = await asyncio.to_thread(operation.run, context, values)
+            result = await asyncio.to_thread(operation.run, _make_place(context), values)
         action = make_action(result.value) if make_action is not None and result.is_done else None
         return CommandAnswer(f"{result.text} {then}" if then else result.text, not result.is_done, action)
 
     usage = usage or " ".join(filter(None, map(_describe_argument, operation.arguments)))
     options = (f"{each.name} {each.metavar}".rstrip() + f": {each.help}" for each in _list_options(operation))
     return Command(operation.name, description or operation.summary, run, usage, details="\n".join(options))
+
+
+def _make_place(context: CommandContext) -> SessionPlace:
+    session = context.session
+    return SessionPlace(
+        context.session_name,
+        data=context.require_data,
+        session=lambda: session,
+        log=lambda: MaskedLog(session.log, context.mask),
+        recall_index=lambda: session.history.recall_index,
+        search=lambda: context.require_data().open_search(),
+        measure=lambda: session.tokens,
+        size_name="Request",
+    )
 
 
 def parse_arguments(operation: Operation, text: str) -> Namespace:

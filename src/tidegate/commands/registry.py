@@ -22,13 +22,9 @@ from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.secrets import SecretMask, keys_of
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.datafolder.masking import MaskedLog
-from tidegate.memory.search import Search
 from tidegate.models.catalog import ModelInfo
-from tidegate.session.recall_index import RecallIndex
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.store.log import LogReader
 
 MAX_ANSWER_CHARS: Final = 16_000
 """Characters of an answer."""
@@ -80,24 +76,6 @@ class CommandContext(NamedTuple):
         """Raise BadInput while a turn is running: the session must not change during it."""
         if self.is_busy:
             raise BadInput("The agent is at work.", "Wait until the turn is over, or interrupt it.")
-
-    @property
-    def readable_log(self) -> LogReader:
-        return MaskedLog(self.session.log, self.mask)
-
-    @property
-    def recall_index(self) -> RecallIndex:
-        return self.session.history.recall_index
-
-    def open_search(self) -> Search:
-        return self.require_data().open_search()
-
-    @property
-    def size_name(self) -> str:
-        return "Request"
-
-    def measure(self) -> int:
-        return self.session.tokens
 
     @property
     def mask(self) -> SecretMask:

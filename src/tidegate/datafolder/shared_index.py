@@ -60,8 +60,13 @@ _TAIL_SIZE = """
 select count(*), coalesce(sum(octet_length(body)), 0)::bigint from tidegate_passages
 where source = %s and places is null
 """
-_TAKE_TAIL = """
-with taken as (delete from tidegate_passages where source = %s and places is null returning id, place, body)
+_MAX_TAIL = 2_048
+"""So many rows of an earlier version are packed at once; the rest follows with the next passages."""
+_TAKE_TAIL = f"""
+with taken as (
+    delete from tidegate_passages where id in (
+        select id from tidegate_passages where source = %s and places is null order by id limit {_MAX_TAIL})
+    returning id, place, body)
 select place, body from taken order by id
 """
 _ADD_PACKED = """

@@ -628,6 +628,9 @@ class Gateway:
                 await self._responses.remember(exchange)
         except (TidegateError, OSError) as failure:
             self.log_line(f"the answer was not logged ({type(failure).__name__}); see `tidegate doctor`")
+            if self._settings.on_store_failure == "refuse":  # without its last event, the client asks again
+                words = "The gateway cannot log this answer, and is set to refuse what it cannot log."
+                raise GatewayRefusal(503, "api_error", words) from failure
             self.metrics.count("unlogged_requests")
         tokens = self._count_usage(usage)
         await self._windows.take_accepted(exchange.window_key, tokens, exchange.followed.tokens)

@@ -84,7 +84,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
     `state_notes`: the client's own model, or `state_notes_model`, writes down the state of the work before a sweep.
     `continued`: the session that the client of this gateway continues, whoever began it.
-    `on_store_failure`: what happens to requests that cannot be logged. Sizes are bytes, times are seconds.
+    `on_store_failure`: what happens to requests and answers that cannot be logged. Sizes are bytes, times are seconds.
     """
 
     host: str = "127.0.0.1"

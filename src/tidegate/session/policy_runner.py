@@ -198,8 +198,7 @@ class PolicyRunner:
         for text in describe_ignored_results(self._view) if self._view.orphans else ():
             warn_caller(text, IgnoredResultWarning)
         for moment in self._due_moments():
-            rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
-            yield from self._run_moment(moment, rules)
+            yield from self._run_moment(moment, self._list_rules_without_summary() if moment == "turn_end" else None)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
             if not count_excess(self._view, self.budget):
@@ -236,9 +235,14 @@ class PolicyRunner:
             due.append("turn_start")
         return [*due, "before_call"]
 
-    def _list_rules_without_summary(self) -> tuple[Rule, ...]:
-        """The rules for the end of a turn while a summary is written in the background: the next turn will use it."""
-        return tuple(rule for rule in self.policy.moments.get("turn_end", ()) if rule.stage != "summarize")
+    def _list_rules_without_summary(self) -> tuple[Rule, ...] | None:
+        """The rules for the end of a turn while a summary is written in the background: the next turn will use it.
+
+        None for all of them.
+        """
+        rules = self.policy.moments.get("turn_end", ())
+        others = tuple(rule for rule in rules if rule.stage != "summarize")
+        return others if len(others) < len(rules) and self.is_summary_running() else None
 
     def _is_idle(self, moment: Moment, policy: Policy) -> bool:
         """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""

@@ -10,7 +10,7 @@ def _clear(place: SessionPlace, _: Namespace) -> OperationResult:
     from tidegate.core.ledger.writer import PIN, held_rules
     from tidegate.core.messages import user_message
 
-    session = place.session
+    session = place.session()
     messages, tokens = session.view.message_count, session.view.tokens
     pinned = [line.text for line in held_rules(session.view) if line.what == PIN]
     session.history.clear()

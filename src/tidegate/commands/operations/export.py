@@ -20,7 +20,7 @@ def _export(place: SessionPlace, values: Namespace) -> OperationResult:
     from tidegate.datafolder.archive.transfer import export_session
     from tidegate.disk.folder import session_file_key
 
-    data, name = place.require_data(), place.session_name
+    data, name = place.data(), place.name
     ending = "md" if values.handoff else "tidegate"
     path = Path(values.file).expanduser() if values.file else Path(f"{session_file_key(name)}.{ending}")
     if path.exists() and not values.force:
@@ -41,7 +41,7 @@ def _write_handoff(place: SessionPlace, path: Path, window: int) -> OperationRes
     from tidegate.disk.atomic_files import write_atomically
     from tidegate.session.handoff import HANDOFF_WINDOW, write_handoff
 
-    data, name = place.require_data(), place.session_name
+    data, name = place.data(), place.name
     title = read_session_title(data, name)
     handoff = write_handoff(data.open_log(name), name, title=title, window=window or HANDOFF_WINDOW)
     write_atomically(path, data.mask(handoff.text).encode("utf-8", "replace"))

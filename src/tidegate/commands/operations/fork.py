@@ -22,11 +22,11 @@ def _fork(place: SessionPlace, values: Namespace) -> OperationResult:
     from tidegate.core.text.terminal_text import clean_line
     from tidegate.datafolder.session_names import make_session_name
 
-    data = place.require_data()
-    name = values.new or make_session_name(place.session_name)
-    at = values.at or place.readable_log.head
-    data.fork(place.session_name, at, name)
-    text = f"{clean_line(name)} begins as {clean_line(place.session_name)} was at record {at}."
+    data = place.data()
+    name = values.new or make_session_name(place.name)
+    at = values.at or place.log().head
+    data.fork(place.name, at, name)
+    text = f"{clean_line(name)} begins as {clean_line(place.name)} was at record {at}."
     return OperationResult(text, value=name)
 
 

@@ -21,18 +21,18 @@ _MAX_QUERY_WORDS: Final = 16
 
 def _memory(place: SessionPlace, values: Namespace) -> OperationResult:
     act, words = _split_act(values.words)
-    data = place.require_data()
+    data = place.data()
     if act == "list":
         names = data.notes.names()
         return OperationResult("\n".join(names) or "There are no notes yet.", value=names, is_remark=not names)
     if act == "index":
         count = data.count_unindexed_events()
-        place.open_search().refresh()
+        place.search().refresh()
         return OperationResult(f"Indexed {count:,} events.", value=count, is_remark=True)
     if act == "show":
         return OperationResult(data.notes.read(words).rstrip("\n"), value=words)
     kind: SourceKind | None = "note" if values.notes else "session" if values.session else None
-    hits = place.open_search().search(words, values.limit, kind=kind, name=values.session)
+    hits = place.search().search(words, values.limit, kind=kind, name=values.session)
     if not hits:
         return OperationResult("Nothing found.", False, hits, is_remark=True)
     return OperationResult("\n".join(_format_hit(data, hit, words) for hit in hits), value=hits)

@@ -7,7 +7,7 @@ it runs: all parsers are loaded for `--help`.
 
 from argparse import Namespace
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:  # loaded when an operation runs
     from tidegate.datafolder.data_folder import DataFolder
@@ -17,37 +17,21 @@ if TYPE_CHECKING:  # loaded when an operation runs
     from tidegate.store.log import LogReader
 
 
-class SessionPlace(Protocol):
-    """A session that an operation works on, stored or of a chat."""
+class SessionPlace(NamedTuple):
+    """A session that an operation works on, stored or of a chat. Each part is opened when it is asked for.
 
-    @property
-    def session_name(self) -> str: ...
+    In a chat, secrets in `log` are masked. `measure` counts the tokens of what `size_name` names. On the command line,
+    `search` indexes what is new with a progress bar.
+    """
 
-    @property
-    def session(self) -> "LiveConversation": ...
-
-    @property
-    def readable_log(self) -> "LogReader":
-        """The log to read from, in a chat with secrets masked."""
-        ...
-
-    @property
-    def recall_index(self) -> "RecallIndex": ...
-
-    def require_data(self) -> "DataFolder":
-        """The folder of the session. BadInput if it is not stored."""
-        ...
-
-    def open_search(self) -> "Search":
-        """The search over notes and logs. On the command line, what is new is indexed with a progress bar."""
-        ...
-
-    def measure(self) -> int:
-        """The tokens of what `size_name` names."""
-        ...
-
-    @property
-    def size_name(self) -> str: ...
+    name: str
+    data: Callable[[], "DataFolder"]
+    session: Callable[[], "LiveConversation"]
+    log: Callable[[], "LogReader"]
+    recall_index: Callable[[], "RecallIndex"]
+    search: Callable[[], "Search"]
+    measure: Callable[[], int]
+    size_name: str
 
 
 REPEATED: Final = ("*", "+")

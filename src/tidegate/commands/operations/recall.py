@@ -15,8 +15,8 @@ is bounded; it says how to get the next part.
 def _recall(place: SessionPlace, values: Namespace) -> OperationResult:
     from tidegate.session.recall import recall_text
 
-    what, log = " ".join(values.what), place.readable_log
-    found = recall_text(log, what, max_chars=values.chars, offset=values.offset, index=place.recall_index)
+    what, log = " ".join(values.what), place.log()
+    found = recall_text(log, what, max_chars=values.chars, offset=values.offset, index=place.recall_index())
     return OperationResult(found.text, bool(found.ids), found)
 
 

@@ -8,7 +8,7 @@ from tidegate.commands.operations.operation import Operation, OperationResult, S
 
 def _undo(place: SessionPlace, _: Namespace) -> OperationResult:
     before = place.measure()
-    seq = place.session.history.undo()
+    seq = place.session().history.undo()
     return (
         _describe(place, before, seq, "is undone") if seq else OperationResult("There is no compaction to undo.", False)
     )
@@ -16,7 +16,7 @@ def _undo(place: SessionPlace, _: Namespace) -> OperationResult:
 
 def _redo(place: SessionPlace, _: Namespace) -> OperationResult:
     before = place.measure()
-    seq = place.session.history.redo()
+    seq = place.session().history.redo()
     return _describe(place, before, seq, "is applied again") if seq else OperationResult("Nothing was undone.", False)
 
 
