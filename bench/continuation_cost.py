@@ -15,11 +15,11 @@ from statistics import median
 from typing import NamedTuple
 
 from tidegate import Session
+from tidegate.core.notes import ClientNote
 from tidegate.lab.replay.recording_file import find_chat_recordings, get_recording_name, read_chat_recording
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, SECONDS_PER_CALL
 from tidegate.session.continuation import ContinuedRun, choose_record_tokens, write_record
 from tidegate.session.handoff import fit_work, write_work
-from tidegate.session.shared_timeline import ClientNote
 
 UNLIMITED = 10**9
 LENGTHS = (0, 32_000, 100_000)

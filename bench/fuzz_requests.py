@@ -12,10 +12,10 @@ from random import Random
 from typing import Any
 
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, read_response
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
 MARK = re.compile(r"k[0-9a-f]{8}")

@@ -28,6 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -235,9 +236,16 @@ async def measure_load(url: str, size: int, seconds: float) -> float:
 
 
 async def start_gateway(folder: str, port: int, upstream: int, window: int = 0) -> asyncio.subprocess.Process:
+    """Start tidegate. In the whole window nothing is edited, also not to save the price of reading it."""
     command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", folder, "--port", str(port)]
     command += ["--upstream", f"anthropic=http://127.0.0.1:{upstream}"]
-    return await start_server([*command, *(["--window", str(window)] if window else [])], folder, port)
+    command += ["--window", str(window)] if window else []
+    if window == WHOLE_WINDOW:
+        policy = Path(folder, "whole.yaml")
+        text = resources.files("tidegate.presets").joinpath("default.yaml").read_text("utf-8")
+        policy.write_text(re.sub(r"(?m)^  hold: .*$", f"  hold: {1_000 * WHOLE_WINDOW}", text), "utf-8")
+        command += ["--policy", str(policy)]
+    return await start_server(command, folder, port)
 
 
 async def start_server(command: list[str], folder: str, port: int) -> asyncio.subprocess.Process:

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.models.token_counters import create_counter
-from tidegate.wire.usage import Usage
 
 SESSION = "cent-short"
 CONFIG = """\

@@ -32,11 +32,12 @@ from typing import Any
 from tidegate import DataFolder, MemoryLog, Session
 from tidegate.core.events import Event
 from tidegate.core.messages import Tool, text_of, user_message
+from tidegate.core.notes import ClientNote
 from tidegate.lab.replay.recording_file import RecordedLine, get_recording_name, read_chat_recording
 from tidegate.lab.replay.session_replay import MAIN_DIALECT, SECONDS_PER_CALL
 from tidegate.session.continuation import Continuation, ContinuedRun
 from tidegate.session.following import FixedPart, FollowingSession, make_host_item
-from tidegate.session.shared_timeline import OWN_AGENT, ClientNote, encode_note
+from tidegate.session.shared_timeline import OWN_AGENT
 from tidegate.session.state_notes import NoteQuestion
 
 WAITING = 3
@@ -57,7 +58,7 @@ class NotedReplay:
         self._asks = asks
         self._time = 0.0
         log = MemoryLog()
-        log.append(Event(1, self._time, encode_note(FIRST_CLIENT)))
+        log.append(Event(1, self._time, FIRST_CLIENT.pack()))
         about = {"policy": policy, "window": window, "wire": MAIN_DIALECT, "count": count, "log": log}
         self.session = Session(system=system, clock=lambda: self._time, **about)
         self.notes = self.session.state_notes

@@ -40,6 +40,8 @@ from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from tests.scale import mark_other_variants
+
 for _number, _usual in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _usual)
@@ -95,6 +97,11 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
         finally:
             sys.unraisablehook = hook
     return result
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_other_variants(items)
 
 
 WORKERS = pytest.StashKey[list[str]]()

@@ -65,6 +65,10 @@ FOREIGN_PRIVATES = {
     "tidegate.store.postgres.connection_pool": frozenset({"_WaitTimeout"}),
     "tidegate.integrations.strands": frozenset({"_session_manager"}),
 }
+# The module of the notes, and the two that store them: the event itself, and notes of programs.
+NOTES = "tidegate.core.notes"
+PACKED_NOTES = ("tidegate.core.events", "tidegate.session.history")
+PROVIDER_FIELDS = frozenset({"cache_miss_reason", "thinking_dropped"})  # of Anthropic, too
 # To parse all tests takes seconds; few of them have such a text.
 MAYBE_PRIVATE = re.compile(
     r"(?<!\bself)(?<!\bcls)(?<!super\(\))\._[A-Za-z]|^\s*from tidegate\S* import (\([^)]*|[^\n(]*)\b_[A-Za-z]",
@@ -320,6 +324,46 @@ def back_door_faults(source: Source) -> list[str]:
         private = (name for name in names if name.startswith("_") and not name.endswith("__") and name not in allowed)
         faults += [f"{source.module}:{node.lineno} {name}" for name in private]
     return faults
+
+
+def note_faults(source: Source) -> list[str]:
+    """Topics of notes outside the module that knows them: notes made, told apart or named by a string."""
+    if source.module in (NOTES, *PACKED_NOTES):
+        return []
+    faults = []
+    for node in ast.walk(ast.parse(source.text)):
+        found = ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("NoteAdded", "HostNote"):
+            found = "makes a note without its type"
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "add_note":
+            found = "names a topic" if node.args and isinstance(node.args[0], ast.Constant) else ""
+        elif isinstance(node, ast.Compare | ast.Subscript | ast.Match):
+            parts = [node.left, *node.comparators] if isinstance(node, ast.Compare) else [node_key(node)]
+            found = "tells notes apart by their topic" if any(map(is_topic, parts)) else ""
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in own_topics():
+            found = f"names the topic {node.value}"
+        faults += [f"{source.module}:{getattr(node, 'lineno', 0)}: {found}"] if found else []
+    return faults
+
+
+def node_key(node: ast.Subscript | ast.Match) -> ast.expr:
+    return node.slice if isinstance(node, ast.Subscript) else node.subject
+
+
+def is_topic(node: ast.expr) -> bool:
+    """Whether it is the topic of a stored note; that of a type (`StateNote.topic`) is what it is compared with."""
+    if not (isinstance(node, ast.Attribute) and node.attr == "topic"):
+        return False
+    return not (isinstance(node.value, ast.Name) and node.value.id[:1].isupper())
+
+
+@cache
+def own_topics() -> frozenset[str]:
+    """The topics that mean nothing else. Others are words, such as `system` or `clear`, or also names elsewhere."""
+    text = (PACKAGE / "core" / "notes.py").read_text("utf-8")
+    found = re.findall(r'topic: ClassVar\[str\] = "(\w+[_.]\w+)"', text)
+    assert len(found) > 10
+    return frozenset(found) - PROVIDER_FIELDS
 
 
 def private_names_of(made: ast.ClassDef) -> set[str]:

@@ -14,6 +14,7 @@ from tests.layers import (
     depth_faults,
     facts_of,
     name_faults,
+    note_faults,
     package_sources,
     privacy_faults,
     purity_faults,
@@ -27,7 +28,7 @@ from tests.layers import (
 # The house as it stands.
 
 
-CHECKS = [arrow_faults, purity_faults, validator_faults, size_faults, name_faults, back_door_faults]
+CHECKS = [arrow_faults, purity_faults, validator_faults, size_faults, name_faults, back_door_faults, note_faults]
 
 
 def test_the_package() -> None:
@@ -299,3 +300,25 @@ def test_a_back_door_into_another_object_is_seen(text: str) -> None:
 )
 def test_private_attributes_of_its_own_class_are_left_alone(text: str) -> None:
     assert back_door_faults(Source("tidegate.session.some", f"{OTHER}    {text}")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'log.append(NoteAdded("clear"))',
+        'session.history.add_note("focus", "the parser")',
+        'is_undo = noted.topic == "undo"',
+        "is_listed = noted.topic in LISTED",
+        "text = TEXTS[event.payload.topic]",
+        'match noted.topic:\n    case "undo":\n        pass',
+        'kind = "hidden_calls"',
+    ],
+)
+def test_a_note_without_its_type_is_seen(text: str) -> None:
+    assert len(note_faults(Source("tidegate.session.some", text))) == 1
+    assert note_faults(Source("tidegate.core.notes", text)) == []
+
+
+def test_types_of_notes_and_topics_that_are_passed_on_are_left_alone() -> None:
+    text = "entry = Entry(noted.topic)\nis_note = entry.action == StateNote.topic\nhistory.add_note(topic, text)\n"
+    assert note_faults(Source("tidegate.session.some", text + "history.append_note(ViewCleared())")) == []

@@ -20,6 +20,8 @@ from packaging.requirements import Requirement
 from tidegate import __version__
 
 ROOT = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.exhaustive
 PACKAGE = ROOT / "src" / "tidegate"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 

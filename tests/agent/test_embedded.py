@@ -49,6 +49,7 @@ def chat(*texts: str, max_tokens: int) -> list[list[AgentEvent]]:
     return asyncio.run(run())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.exhaustive)])
 def test_turns_in_a_small_window(count: int) -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""
@@ -66,6 +67,7 @@ def test_turns_in_a_small_window(count: int) -> None:
         assert abs(told - each.request.tokens) <= max(16, 0.05 * told), "the count is not the model's own"
 
 
+@pytest.mark.exhaustive
 def test_what_is_said_at_once_may_be_larger_than_the_window() -> None:
     (happened,) = chat(f"What are these? {LEDGER * 10}", max_tokens=8)
     assert happened[-1] in (TurnEnded("end"), TurnEnded("length"))

@@ -19,11 +19,11 @@ from tidegate.agent.tools.tool import FunctionTool, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.wire.answers import encode_response_frames, encode_sse
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 NAMES = {
     "openai_chat": "gpt-4o",

@@ -26,10 +26,10 @@ from tidegate.core.errors import TooSmall
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import Call, result_of, text_of
 from tidegate.core.outcome import SummaryRequest
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 WINDOW = 16_000
 MODELS = {"anthropic": "claude-sonnet-4-5", "gemini": "gemini-3-pro-preview"}
@@ -209,6 +209,7 @@ class Run:
             assert session.window == LIMIT, "learned from the rate bucket, which came last, and from nothing else"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "wire",
     [

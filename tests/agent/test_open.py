@@ -19,13 +19,13 @@ from tidegate.agent.provider_connection import ProviderConnection, find_provider
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
 from tidegate.agent.tools.toolbox import list_standard_tools
 from tidegate.core.messages import Call
+from tidegate.core.notes import SideCost
 from tidegate.core.tokens.counting import count_tools
 from tidegate.core.tokens.estimate import TokenEstimator
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
 from tidegate.models.window import ResolvedWindow
-from tidegate.session.costs import SPENT_TOPIC
-from tidegate.wire.usage import Usage
 
 SCRIPTED = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 8000\n"
 MODELS = {
@@ -337,7 +337,9 @@ models: {small: {window: 6000}}
     assert asked
     assert all(body["model"] == "small" for body in asked)
     assert server.refused == []
-    paid = [event.payload for event in agent.session.log.read(1) if getattr(event.payload, "topic", "") == SPENT_TOPIC]
+    paid = [
+        event.payload for event in agent.session.log.read(1) if getattr(event.payload, "topic", "") == SideCost.topic
+    ]
     assert len(paid) == len(asked)
 
 

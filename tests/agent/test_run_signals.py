@@ -18,6 +18,7 @@ def desk(tmp_path: Path) -> Desk:
     return ForkedDesk(tmp_path)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("number", [signal.SIGHUP, pytest.param(signal.SIGTERM, marks=pytest.mark.exhaustive)])
 def test_what_was_shown_is_kept_and_the_status_names_the_signal(desk: Desk, number: signal.Signals) -> None:
     words = "It is the linker, because of the flags. " * 40

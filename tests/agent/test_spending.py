@@ -22,6 +22,8 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.errors import GiveUp, NotKept
 from tidegate.core.events import ViewEdited
 from tidegate.core.messages import user_message
+from tidegate.core.notes import SideCost
+from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.disk.folder import Folder
 from tidegate.models.catalog import ModelInfo
@@ -29,9 +31,7 @@ from tidegate.models.errors.classification import classify_response
 from tidegate.models.pricing import TokenRates
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.session.costs import SPENT_TOPIC
 from tidegate.session.summarizer import create_summarizer
-from tidegate.wire.usage import Usage
 
 NOON = 1_794_744_000.0
 PRICES = {"scripted": ModelInfo(prices=(TokenRates(2.0, 10.0, 0.2),))}
@@ -156,7 +156,7 @@ def test_an_answer_that_was_stopped_is_paid_for(cancelled: bool) -> None:
 
     asyncio.run(stopped())
     assert 100 <= spending.session_total.tokens <= 200
-    assert sum(getattr(event.payload, "topic", "") == SPENT_TOPIC for event in session.log.read(1)) == 1
+    assert sum(getattr(event.payload, "topic", "") == SideCost.topic for event in session.log.read(1)) == 1
 
 
 def test_a_refusal_costs_nothing_and_an_answer_that_broke_off_does() -> None:
@@ -268,5 +268,5 @@ def test_what_is_metered_is_what_the_provider_says() -> None:
 def test_a_note_of_somebody_else_is_no_money() -> None:
     session = talk()
     session.add(user_message("Hello."))
-    session.history.add_note(SPENT_TOPIC, "all of it")
+    session.history.add_note(SideCost.topic, "all of it")
     assert SessionSpending(session).session_total == SpendTotal()

@@ -25,9 +25,9 @@ from tidegate.agent.tools.tool import AgentTool, FunctionTool, ToolContext, Tool
 from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Tool, result_of, text_of
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import classify_response
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider, ScriptStep
-from tidegate.wire.usage import Usage
 
 
 class Named(msgspec.Struct):

@@ -63,6 +63,7 @@ def test_replay_prints_a_table(tmp_path: Path) -> None:
     assert "edits by stage: " in done.stdout
 
 
+@pytest.mark.exhaustive
 def test_replay_prints_json_and_processes_make_no_difference(tmp_path: Path) -> None:
     said = [record(tmp_path / f"{name}.jsonl", turns, turns) for name, turns in (("a", 3), ("b", 5), ("c", 2))]
     command = ("replay", tmp_path, "--window", 8000, "--count", "chars/4", "--wire", "all", "--json", "--jobs")
@@ -224,6 +225,7 @@ def test_a_reader_that_leaves_is_no_error() -> None:
     assert b"BrokenPipe" not in errors
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_ctrl_c_keeps_what_was_done(jobs: int, tmp_path: Path) -> None:
     """An interrupt ends the work: what is done is in the report, and no file is half-written."""

@@ -98,6 +98,7 @@ def test_notes_are_written_once_and_replayed(wire: str, tmp_path: Path, capsys: 
     assert capsys.readouterr().out == first
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("session")
 def test_a_note_for_other_content_is_reported_and_not_used(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert write(tmp_path, Writer()) == 0
@@ -112,6 +113,7 @@ def test_a_note_for_other_content_is_reported_and_not_used(tmp_path: Path, capsy
     assert f"1 recorded note for other content not used: {'0' * 32}." in out
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("session")
 def test_a_model_that_fails_writes_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     class Failing(Writer):

@@ -202,6 +202,7 @@ def test_show_recall_and_policies_print_json(tmp_path: Path) -> None:
     assert all("Choose it " in policy["about"] for policy in policies)
 
 
+@pytest.mark.exhaustive
 def test_show_and_config_fit_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Their columns stay: a long text goes on below its beginning."""
     monkeypatch.chdir(tmp_path)
@@ -226,7 +227,7 @@ def test_the_help_of_a_command_fits_the_terminal(command: str) -> None:
     assert all(len(line) <= 118 for line in show_on_terminal(200, command, "--help"))
 
 
-@pytest.mark.parametrize(("columns", "tables"), [(80, 2), (200, 1)])
+@pytest.mark.parametrize(("columns", "tables"), [(80, 2), pytest.param(200, 1, marks=pytest.mark.exhaustive)])
 def test_a_table_that_is_too_wide_continues_below(tmp_path: Path, columns: int, tables: int) -> None:
     said = [{"meta": {"id": "one"}}, *generate_session(6, 0)]
     (tmp_path / "one.jsonl").write_text("".join(json.dumps(line) + "\n" for line in said))

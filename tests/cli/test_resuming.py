@@ -90,7 +90,7 @@ def test_a_model_that_cannot_be_used_is_named(desk: Desk) -> None:
     assert models_asked(desk.serve(["8443."], act)) == ["gpt-4o"]
 
 
-@pytest.mark.parametrize("answer", ["y", "n"])
+@pytest.mark.parametrize("answer", ["y", pytest.param("n", marks=pytest.mark.exhaustive)])
 def test_on_a_terminal_it_asks(tmp_path: Path, answer: str) -> None:
     desk = Desk(tmp_path)
 

@@ -167,7 +167,11 @@ def test_memory_search_finds_notes_and_logs(kept: Kept) -> None:
     in_log = called("memory", "search", "staging box", "--session", "build-fix", "--data", kept.folder)
     assert in_log.returncode == 0
     assert in_log.stdout.startswith("build-fix m")
-    assert called("memory", "search", "zebraquux", "--data", kept.folder).returncode == 1
+    nothing = called("memory", "search", "zebraquux", "--data", kept.folder)
+    assert (nothing.returncode, nothing.stdout, nothing.stderr) == (1, "", "Nothing found.\n")
+    words_last = called("memory", "search", "--notes", "gateway", "port", "--data", kept.folder)
+    assert words_last.stdout == called("memory", "gateway", "port", "--notes", "--data", kept.folder).stdout != ""
+    assert "needs words" in called("memory", "search", "--data", kept.folder).stderr
     (note,) = called("memory", "list", "--data", kept.folder).stdout.split()
     assert "8443" in called("memory", "show", note, "--data", kept.folder).stdout
 
@@ -192,18 +196,33 @@ def test_undo_and_redo_report_sizes_on_one_scale(tmp_path: Path) -> None:
 def test_undo_redo_clear_and_fork(kept: Kept) -> None:
     data = ("--data", kept.folder)
     assert "is undone" in called("undo", "build-fix", *data).stdout
-    assert "is redone" in called("redo", "build-fix", *data).stdout
+    assert "is applied again" in called("redo", "build-fix", *data).stdout
     assert called("redo", "build-fix", *data).returncode == 1
     assert (
         "other begins as build-fix was at record 20" in called("fork", "build-fix", "other", "--at", 20, *data).stdout
     )
     assert "already" in called("fork", "build-fix", "other", *data).stderr
-    assert "left the context" in called("clear", "build-fix", *data).stdout
+    assert "The log keeps them" in called("clear", "build-fix", *data).stdout
     folder = DataFolder(kept.folder)
     with folder.open("build-fix", "gpt-4o", window=3000) as session:
         assert session.view.message_count == 0
     assert folder.store.head("other") == 20
     folder.close()
+
+
+def test_clear_keeps_pinned_rules(tmp_path: Path) -> None:
+    with DataFolder(tmp_path, secrets=[]) as data, data.open("work", "gpt-4o", window=6_000) as session:
+        session.add({"role": "user", "content": "Why is it slow?"})
+        session.rules.add("Answer in French.")
+    assert called("clear", "work", "--data", tmp_path).stdout.endswith("Pinned again: 1.\n")
+    with DataFolder(tmp_path, secrets=[]) as data, data.open("work", "gpt-4o", window=6_000) as session:
+        assert [line.text for line in session.rules] == ["Answer in French."]
+        assert "Why is it slow?" not in str(session.render_request().messages)
+
+
+def test_fork_takes_the_id_of_a_message(kept: Kept) -> None:
+    done = called("fork", "build-fix", "other", "--at", "m7", "--data", kept.folder)
+    assert done.stdout == "other begins as build-fix was at record 7.\n"
 
 
 def test_export_and_import(kept: Kept, tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ from tests.clients.scripted_provider import ScriptedProvider
 from tests.gateway.serving import RecordingGateway, run_gateway
 from tidegate.core.events import BranchStarted, MessageAdded, NoteAdded
 from tidegate.core.messages import text_of
+from tidegate.core.notes import ParentSession
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.gateway.settings import Upstream
 
 STEPS = int(os.environ.get("TIDEGATE_CLIENT_STEPS", "40"))
@@ -248,7 +248,11 @@ def test_nested_sub_agents_of_claude_have_linked_logs(tmp_path: Path) -> None:
                 }
         assert len(logs) == 4
         parents = {
-            name: [e.payload.text for e in log if isinstance(e.payload, NoteAdded) and e.payload.topic == PARENT_TOPIC]
+            name: [
+                e.payload.text
+                for e in log
+                if isinstance(e.payload, NoteAdded) and e.payload.topic == ParentSession.topic
+            ]
             for name, log in logs.items()
         }
         (root,) = (name for name, found in parents.items() if not found)

@@ -12,8 +12,8 @@ from tidegate.commands.actions import PickModel, SwitchModel, SwitchPolicy, appl
 from tidegate.commands.agent_commands import ModelChoice, list_model_choices
 from tidegate.commands.registry import CommandAnswer, make_command_context
 from tidegate.core.events import NoteAdded
+from tidegate.core.usage import Usage
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
-from tidegate.wire.usage import Usage
 
 
 @pytest.fixture

@@ -233,6 +233,7 @@ class WorkMeter:
         return EXACT.count_text(text)
 
 
+@pytest.mark.exhaustive
 def test_huge_histories_take_bounded_work() -> None:
     """A few lines of a huge result are counted, and of ten times as many messages hardly more than of the first."""
     huge = [user_message("start"), Message("tool", (Result("a", (Text("/x/y.py 12345 " * 200_000),)),))]

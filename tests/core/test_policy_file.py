@@ -178,6 +178,7 @@ def test_reading_the_module_loads_no_yaml() -> None:
 # Bounds.
 
 
+@pytest.mark.exhaustive
 def test_size_line_depth_and_number_of_values_are_bounded() -> None:
     assert complaint("# x\n" * (MAX_YAML_CHARS // 4) + "#\n").startswith("my.yaml: 1,000,002 characters are too many.")
     assert complaint("name: x\n#" + "x" * MAX_YAML_LINE_CHARS).startswith("my.yaml:2: the line is too long.")

@@ -434,6 +434,7 @@ HOSTILE = [
 ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("megabytes", [0.5, pytest.param(5, marks=pytest.mark.exhaustive)])
 def test_hostile_text_of_megabytes_ends(megabytes: float) -> None:
     """A pattern that goes back over what it has read would take minutes for any one of the five."""

@@ -5,9 +5,10 @@ import json
 import pytest
 
 from tidegate.core.messages import Call, Message, Result, Text, text_of, user_message
+from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_line, check_sections, keep_overruled
-from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, merge_sections, read_changes
+from tidegate.core.state_note.note import HEADINGS, merge_sections, read_changes
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import WantedPassage, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note
@@ -57,6 +58,7 @@ def originals(*more: Message) -> Originals:
         "- the user said nothing about `src/other.py`",
         "1. then fix `step_3()` in `src/other.py:9` [m7..m8]",
         "- remaining: 3 steps",
+        "- the order of m1 is done, after m2..m3 [m5]",
     ],
 )
 def test_a_true_line_is_left_as_it_is(line: str) -> None:
@@ -90,6 +92,7 @@ def test_what_the_system_prompt_says_is_known() -> None:
     ("line", "named"),
     [
         ("- 12 failed [m99]", "m99"),
+        ("- 12 failed, as m1234 orders [m5]", "m1234"),
         ("- 13 failed [m5]", "13"),
         ("- 340 passed [m3]", "340"),
         ("- `src/parsers.py` was read [m3]", "src/parsers.py"),

@@ -908,7 +908,7 @@ def test_a_sweep_leaves_at_most_two_thirds_of_the_room_and_none_comes_long_befor
     room = session.budget.room
     assert len(sweeps(session)) > 1
     for made in sweeps(session):
-        assert made.tokens_before > (0.9 if "the turn has just begun" in made.why else 1.0) * room, made.why
+        assert made.tokens_before > (0.96 if "the turn has just begun" in made.why else 1.0) * room, made.why
         assert made.tokens_after <= 0.66 * room
 
 
@@ -1126,6 +1126,7 @@ def heads(session: Session) -> str:
     return "\n".join(text_of(item.message) for item in session.view.items if item.message.kind == LEDGER)
 
 
+@pytest.mark.exhaustive
 def test_between_sweeps_the_ledger_only_grows_at_its_end() -> None:
     """What stands at the head of the request is what the cache has: only a sweep, which moves all, writes it anew."""
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
@@ -1163,6 +1164,7 @@ def test_a_log_that_did_not_change_is_swept_and_compacted_once() -> None:
     assert not any(isinstance(event.payload, ViewEdited) for event in session.log.read(head + 1))
 
 
+@pytest.mark.exhaustive
 def test_in_a_session_of_thousands_of_messages_notes_and_ledger_stay_bounded_and_current() -> None:
     session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
     for step in range(1_100):

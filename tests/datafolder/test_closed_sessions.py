@@ -10,6 +10,7 @@ from tidegate.datafolder.data_folder import DataFolder
 from tidegate.presets import preset_names
 
 
+@pytest.mark.exhaustive
 def test_a_closed_session_takes_no_memory(tmp_path: Path) -> None:
     with DataFolder(tmp_path) as data:
 

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.datafolder.kept import filled, folder, opened, records
+from tests.scale import mark_all_but
 from tidegate.core.edits import Drop
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, decode_event, encode_event
 from tidegate.core.messages import Call, Message, Text, text_of
@@ -306,7 +307,7 @@ def _half_written(root: Path) -> None:
         os.utime(root / name, (1, 1))
 
 
-@pytest.mark.parametrize("case", DERIVED)
+@pytest.mark.parametrize("case", mark_all_but(DERIVED, "snapshot cut", "trace with a hole", "modes", "index"))
 def test_what_can_be_made_again_is(case: str, data: DataFolder) -> None:
     before = {name: records(data, name) for name in ("a", "b")}
     if case == "index":

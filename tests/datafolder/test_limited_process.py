@@ -58,6 +58,7 @@ def run_command(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("left_open", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_folder_that_cannot_be_written_is_listed_and_read(tmp_path: Path, left_open: bool) -> None:
     root = tmp_path / "data"
@@ -106,6 +107,7 @@ assert failures, "there was memory enough"
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the size of the process is read from /proc")
 @pytest.mark.parametrize("megabytes", [60, pytest.param(120, marks=pytest.mark.exhaustive)])
 def test_a_lack_of_memory_loses_nothing_that_was_acknowledged(tmp_path: Path, megabytes: int) -> None:

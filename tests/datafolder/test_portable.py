@@ -64,6 +64,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place / "a.tidegate"
 
 
+@pytest.mark.exhaustive
 def test_there_and_back_it_is_the_same_log_and_the_same_request(tmp_path: Path) -> None:
     source, target = folder(tmp_path / "from"), folder(tmp_path / "to")
     with opened(source, "a") as session:

@@ -97,6 +97,7 @@ def test_the_next_process_reads_only_what_is_new(filled: Path) -> None:
     assert size < 0.35 * CHARS
 
 
+@pytest.mark.exhaustive
 def test_a_session_that_continues_has_the_same_index(filled: Path) -> None:
     with DataFolder(filled) as data, data.open("s", "gpt-4o", window=100_000, count="chars/4") as session:
         (ident,) = session.add(user_message("The timbuktu plan is option C."))
@@ -182,7 +183,7 @@ def kill_a_reader(root: Path, moment: str) -> bool:
     return shown == ""
 
 
-@pytest.mark.parametrize("moment", ["at once", "after the first save"])
+@pytest.mark.parametrize("moment", [pytest.param("at once", marks=pytest.mark.exhaustive), "after the first save"])
 def test_a_kill_while_it_is_built_loses_nothing(stored: Path, tmp_path: Path, moment: str) -> None:
     root = tmp_path / "data"
     shutil.copytree(stored, root)

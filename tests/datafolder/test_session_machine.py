@@ -245,6 +245,7 @@ class KeptLife(RuleBasedStateMachine):
         assert {info.name for info in self.at.data.store.sessions()} == self.at.known.keys()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("lives", "steps"), [(5, 25), pytest.param(10, 40, marks=pytest.mark.exhaustive)])
 def test_any_life_of_kept_sessions(lives: int, steps: int) -> None:
     with workplace() as folder:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_message, take, write_answer
 from tidegate import DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandContext
-from tidegate.core.events import STATE_NOTE, NoteAdded
-from tidegate.core.messages import text_of
+from tidegate.core.events import NoteAdded
+from tidegate.core.messages import STATE_NOTE, text_of
+from tidegate.core.state_note.note import write_sections
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.session.reports.state_note_report import StateNoteReport
 
@@ -72,7 +75,7 @@ def test_forgetting_a_message_reaches_the_note_and_its_passages(tmp_path: Path) 
             shown, note = note_message(session), session.state_notes.newest
             assert shown is not None
             assert note is not None
-            for text in (text_of(shown), note.write_sections()):
+            for text in (text_of(shown), write_sections(note)):
                 assert "step_0_7" not in text
                 assert "- `src/part_1.py` was read [m6]" in text
             assert "return 4" not in text_of(shown)
@@ -138,6 +141,7 @@ with DataFolder(Path(sys.argv[1]), secrets=[]) as data, open_session(data) as se
 """
 
 
+@pytest.mark.exhaustive
 def test_a_note_is_there_after_the_process_was_killed_before_its_sweep(tmp_path: Path) -> None:
     """Once, with the same bytes as without the kill, and the next sweep shows it."""
     sent: list[bytes] = []

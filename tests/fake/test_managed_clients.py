@@ -461,6 +461,7 @@ def check_error_texts(wire: str, texts: list[ErrorText], folder: Path) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wire", mark_all_but(WIRES, "anthropic"))
 def test_error_texts_about_length_lead_to_a_smaller_request_and_others_to_one_call_more_at_most(
     wire: str, tmp_path: Path
@@ -546,6 +547,7 @@ with tidegate.managed(openai.OpenAI(api_key=key, base_url=url), data, session="w
 """
 
 
+@pytest.mark.exhaustive
 def test_another_process_resumes_the_session(tmp_path: Path) -> None:
     def use(url: str) -> None:
         with managed(make_client("openai_chat", url), tmp_path, session="work", window=16_000) as client:

@@ -93,6 +93,10 @@ class ScriptedClient:
         return calls
 
 
+def recall_call(number: int, what: str) -> Call:
+    return Call(f"recall{number}", "recall", json.dumps({"what": what}))
+
+
 def step_answer(number: int, thinking: bool = False) -> ScriptedAnswer:
     more: Json = {"thinking": f"Thought {number}.", "signature": f"sig{number}"} if thinking else {}
     return ScriptedAnswer(text=f"Step {number}.", calls=(Call(f"call{number}", "step", f'{{"n":{number}}}'),), **more)

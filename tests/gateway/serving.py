@@ -142,3 +142,8 @@ async def wait_until_ready(running: Running, http: httpx.AsyncClient) -> None:
     async with asyncio.timeout(DEADLINE):
         while (await http.get(running.url + "/readyz")).status_code != 200:
             await asyncio.sleep(0.005)
+
+
+async def read_metric(running: Running, web: httpx.AsyncClient, name: str) -> int:
+    text = (await web.get(running.url + "/metrics")).text
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"tidegate_{name} "))

@@ -8,9 +8,8 @@ from pathlib import Path
 from tests.cli.calling import called
 from tests.cli.test_run import Desk, asked
 from tests.fake.server import Fake
-from tests.gateway.scripted_client import ScriptedClient, step_answer
+from tests.gateway.scripted_client import ScriptedClient, recall_call, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
-from tests.gateway.test_hidden_recall import recall_call
 from tidegate.core.events import BranchStarted
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers.registry import read_recordings

@@ -16,6 +16,7 @@ import pytest
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient
 from tests.gateway.serving import open_http, run_gateway, upstream_of
+from tests.scale import mark_all_but
 from tidegate import DataFolder
 from tidegate.core.events import BranchStarted
 from tidegate.core.message_key import hash_message
@@ -104,7 +105,8 @@ def check_pairs(body: Json) -> None:
 
 @pytest.mark.filterwarnings("error::tidegate.core.errors.IgnoredResultWarning")
 @pytest.mark.parametrize(
-    ("model", "without_task"), [("gemini-2.5-pro", False), ("gemini-3-pro", False), ("gemini-3-pro", True)]
+    ("model", "without_task"),
+    mark_all_but([("gemini-2.5-pro", False), ("gemini-3-pro", False), ("gemini-3-pro", True)], ("gemini-3-pro", True)),
 )
 def test_all_turns_are_one_session_and_fit_the_window(model: str, without_task: bool, tmp_path: Path) -> None:
     async def run() -> None:

@@ -15,21 +15,17 @@ import pytest
 
 from tests.fake.server import KEY, Fake, Hang, Step
 from tests.fake.words import busy
-from tests.gateway.scripted_client import ScriptedClient, step_answer
+from tests.gateway.scripted_client import ScriptedClient, recall_call, step_answer
 from tests.gateway.serving import open_http, run_gateway, until, upstream_of
 from tests.gateway.test_sdks import gemini_client
 from tests.scale import mark_all_but
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
 each_wire = pytest.mark.parametrize("wire", WIRES)
-
-
-def recall_call(number: int, what: str) -> Call:
-    return Call(f"recall{number}", "recall", json.dumps({"what": what}))
 
 
 def count_recall_tools(body: Json) -> int:

@@ -80,6 +80,7 @@ class StreamingClient(ScriptedClient):
             self.messages += [{"type": "function_call_output", "call_id": ident, "output": text} for ident in calls]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wire", mark_all_but(["anthropic", "openai_responses"], "anthropic"))
 def test_a_fact_of_the_third_step_is_recalled_in_the_last(wire: str, tmp_path: Path) -> None:
     model = ScriptedModel()

@@ -11,13 +11,13 @@ from tests.fake.server import KEY, Fake
 from tests.gateway.serving import open_http, run_gateway
 from tests.wire.toy_dialect import NAME, TOY
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.gateway.settings import Upstream
 from tidegate.session.session import Session
 from tidegate.wire.answers import create_assembler, parse_reply
 from tidegate.wire.registry import DIALECTS, detect_dialect
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.streaming.sse import SseReader, decode_frame
-from tidegate.wire.usage import Usage
 
 Json = dict[str, Any]
 STEP: Json = {"name": "step", "about": "Step on.", "takes": {"type": "object"}}

@@ -70,6 +70,7 @@ def test_what_the_provider_compacted_is_not_counted_and_nothing_is_edited(wire: 
         assert RULE in [line.text for line in session.rules]
 
 
+@pytest.mark.exhaustive
 @each_wire
 def test_a_sweep_leaves_the_block_as_it_is_and_at_the_front(wire: str, tmp_path: Path) -> None:
     """The window is reached before the provider compacts again."""

@@ -17,6 +17,7 @@ from tests.gateway.serving import DEADLINE, open_http
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 
+@pytest.mark.exhaustive
 def test_an_answer_that_breaks_off_is_one_line(tmp_path: Path) -> None:
     async def run() -> str:
         said = ScriptedAnswer(text="Words of an answer. " * 200)
@@ -66,7 +67,7 @@ def test_requests_that_are_none_and_websockets_print_nothing_of_the_web_server(t
     assert "Invalid" not in printed
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
 def test_a_result_without_a_call_is_one_line(workers: int, tmp_path: Path) -> None:
     messages = [
         {"role": "user", "content": "Which port?"},
@@ -93,6 +94,7 @@ def test_a_result_without_a_call_is_one_line(workers: int, tmp_path: Path) -> No
     assert ".py:" not in printed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of a running process is changed")
 def test_connections_that_cannot_be_accepted_are_one_line(tmp_path: Path) -> None:
     async def run() -> str:

@@ -17,6 +17,7 @@ from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tests.gateway.stoppable_store import StoppableStore
 from tests.gateway.test_learned_windows import Clock, ask, count_pages
 from tests.models.error_texts import ErrorText, load_error_texts, sample_error_texts
+from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.settings import GatewaySettings
@@ -24,7 +25,6 @@ from tidegate.gateway.windows import find_client_limit
 from tidegate.store.errors import StoreUnreachable
 from tidegate.store.memory import MemoryStore
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 FINE = ScriptedAnswer(text="Fine.")
 PARTS = 15

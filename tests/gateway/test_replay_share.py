@@ -5,6 +5,8 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.fake.server import Bytes, Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
 from tests.gateway.serving import open_http, run_gateway, upstream_of
@@ -27,6 +29,7 @@ def answer_without_usage(number: int) -> Bytes:
     return Bytes(json.dumps({key: value for key, value in body.items() if key != "usage"}).encode(), "application/json")
 
 
+@pytest.mark.exhaustive
 def test_the_share_that_extends_the_request_before_is_that_of_the_replay(tmp_path: Path) -> None:
     sent, counter = ReplayReport("gateway"), create_counter("gpt-4o")
     sizer = RequestSizer(counter, WINDOW)

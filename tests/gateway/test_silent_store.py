@@ -13,9 +13,8 @@ import httpx
 import pytest
 
 from tests.fake.server import Fake
-from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of
-from tests.gateway.test_hidden_recall import recall_call
+from tests.gateway.scripted_client import ScriptedClient, recall_call, step_answer
+from tests.gateway.serving import DEADLINE, Running, open_http, read_metric, run_gateway, upstream_of
 from tidegate.core.messages import Call
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import SessionInfo
@@ -52,11 +51,6 @@ async def conversation(
         async with run_gateway(folder, upstream_of(fake), **settings) as running:
             client.url = running.url
             yield running, client, web
-
-
-async def read_metric(running: Running, web: httpx.AsyncClient, name: str) -> int:
-    text = (await web.get(running.url + "/metrics")).text
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(f"tidegate_{name} "))
 
 
 def test_while_the_database_is_locked_requests_go_on_unmanaged(tmp_path: Path) -> None:

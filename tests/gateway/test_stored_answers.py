@@ -11,8 +11,9 @@ import pytest
 from tests.fake.server import KEY, Fake, Step
 from tests.gateway.scripted_client import SCHEMA
 from tests.gateway.serving import open_http, run_gateway, upstream_of
-from tidegate.core.events import SENT_UNMANAGED, SENT_WHOLE, MessageAdded, NoteAdded
+from tidegate.core.events import MessageAdded, NoteAdded
 from tidegate.core.messages import Call, text_of
+from tidegate.core.notes import SentUnmanaged, SentWhole
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
@@ -118,7 +119,7 @@ def test_a_request_that_would_overflow_is_sent_whole_and_the_next_pass_unchanged
                 assert "sealed" not in json.dumps(bodies[at])
                 assert "store" not in bodies[at]
                 assert not any("id" in item for item in bodies[at]["input"])
-            notes = [note.text for note in read_session(tmp_path)[1] if note.topic == SENT_WHOLE]
+            notes = [note.text for note in read_session(tmp_path)[1] if note.topic == SentWhole.topic]
             assert len(notes) == len(whole)
             assert "hidden reasoning" in notes[0]
             assert fake.refused == []
@@ -139,7 +140,7 @@ def test_store_false_stays_and_such_an_answer_is_not_continued_from_the_log(tmp_
             assert "1 request was passed on unmanaged" in page.text
             texts, notes = read_session(tmp_path)
             assert texts == [TASK, "one"]
-            assert [note.topic for note in notes].count(SENT_UNMANAGED) == 1
+            assert [note.topic for note in notes].count(SentUnmanaged.topic) == 1
 
     asyncio.run(run())
 

@@ -83,6 +83,7 @@ def test_two_turns_in_a_small_window_keep_task_rule_and_thinking(kind: Kind, rec
     asyncio.run(run())
 
 
+@pytest.mark.exhaustive
 def test_a_restart_and_a_rewind_do_not_bring_thinking_back(tmp_path: Path) -> None:
     async def run() -> None:
         answers = (step_answer(number, thinking=True) for number in range(99))

@@ -18,10 +18,10 @@ from tests.gateway.scripted_client import step_answer
 from tests.session.noted import write_answer
 from tidegate.cli.client_bypasses import ClientSituation, find_bypasses, read_own_addresses
 from tidegate.cli.wrapped_clients import CLIENTS, find_user_upstreams, make_client_setup
+from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import find_workspace
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 CLIENT = '''#!{python}
 """Plays Claude Code: argument 1 is the number of steps, argument 2 the exit status; `wait` waits for a signal."""
@@ -147,6 +147,7 @@ def test_a_wrapped_run_is_kept_fits_and_ends_with_a_summary(tmp_path: Path) -> N
         assert find_workspace(data, "claude-abc") == str(machine.work)
 
 
+@pytest.mark.exhaustive
 def test_the_summary_says_what_state_notes_took(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
 
@@ -170,6 +171,7 @@ def test_the_summary_says_what_state_notes_took(tmp_path: Path) -> None:
     assert "--state-notes" not in found.errors, "it is on"
 
 
+@pytest.mark.exhaustive
 def test_a_policy_that_uses_nothing_a_model_writes_is_named(tmp_path: Path) -> None:
     policy = tmp_path / "plain.yaml"
     policy.write_text(
@@ -182,6 +184,7 @@ def test_a_policy_that_uses_nothing_a_model_writes_is_named(tmp_path: Path) -> N
 CLAUDE_SETTINGS = {"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:9", "ANTHROPIC_CUSTOM_HEADERS": "x-team: blue"}}
 
 
+@pytest.mark.exhaustive
 def test_settings_of_the_client_that_would_win_are_replaced_for_the_run(tmp_path: Path) -> None:
     """Claude Code sets the variables of its settings over those of its environment, but under `--settings`."""
     machine = Machine(tmp_path)
@@ -243,12 +246,14 @@ def test_what_bypasses_the_gateway_is_found(
     assert [cause in str(each) for each in found] == ([True] if cause else [])
 
 
+@pytest.mark.exhaustive
 def test_a_bypass_is_said_before_the_start(tmp_path: Path) -> None:
     ran = asyncio.run(Machine(tmp_path).wrap("claude", "--quiet", "--", "say", CLAUDE_CODE_USE_BEDROCK="1"))
     assert ran.errors.startswith("tidegate: warning: CLAUDE_CODE_USE_BEDROCK in the environment makes Claude Code use")
     assert "do not go through tidegate" in ran.errors
 
 
+@pytest.mark.exhaustive
 def test_a_window_that_the_tools_fill_is_said(tmp_path: Path) -> None:
     async def run() -> Finished:
         async with Fake("anthropic", [step_answer(0)]) as fake:
@@ -306,6 +311,7 @@ def test_signals_reach_the_client_and_its_status_is_returned(number: signal.Sign
     assert asyncio.run(run()) == 40 + number
 
 
+@pytest.mark.exhaustive
 def test_a_signal_during_the_start_ends_the_client_too(tmp_path: Path) -> None:
     """The client asks for it as the first thing it does; what it would have left open ends with it."""
     machine = Machine(tmp_path)
@@ -319,6 +325,7 @@ def test_a_signal_during_the_start_ends_the_client_too(tmp_path: Path) -> None:
     assert asyncio.run(run()) == 128 + signal.SIGTERM
 
 
+@pytest.mark.exhaustive
 def test_only_requests_that_were_accepted_are_counted(tmp_path: Path) -> None:
     async def run() -> Finished:
         async with Fake("anthropic", [step_answer(number) for number in range(2)]) as fake:  # it refuses the third
@@ -376,6 +383,7 @@ print(json.dumps([(home / "settings.json").read_text(), (home / "GEMINI.md").rea
 """
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("own", "shown"),
     [

@@ -90,6 +90,7 @@ def test_codex_continues_what_claude_began(tmp_path: Path) -> None:
     assert "worked on in Codex\n" in resumed.errors, "it knows its own part"
 
 
+@pytest.mark.exhaustive
 def test_a_client_returns_to_its_own_conversation(tmp_path: Path) -> None:
     """The session has a name that the user chose, so the client's own id is in the log."""
     machine = make_machine(tmp_path)
@@ -99,7 +100,7 @@ def test_a_client_returns_to_its_own_conversation(tmp_path: Path) -> None:
     assert returned.printed == "['--resume', 'abc']\n"
 
 
-@pytest.mark.parametrize("option", ["--dry-run", "--quiet"])
+@pytest.mark.parametrize("option", ["--dry-run", pytest.param("--quiet", marks=pytest.mark.exhaustive)])
 def test_a_session_of_another_project_is_refused(option: str, tmp_path: Path) -> None:
     machine = make_machine(tmp_path)
     begin_session(machine)

@@ -310,6 +310,7 @@ def test_a_framework_that_changes_what_it_got_does_not_change_the_next_request(t
     host.preparer.threads.close()
 
 
+@pytest.mark.exhaustive
 def test_of_copies_only_those_in_the_view_are_compared(tmp_path: Path) -> None:
     host = CopyingHost(tmp_path)
     counts = []
@@ -534,7 +535,7 @@ class RefusedError(Exception):
         self.response = SimpleNamespace(text=row.text)
 
 
-@pytest.mark.parametrize("is_async", [False, True])
+@pytest.mark.parametrize("is_async", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
 def test_error_texts_about_length_lead_to_a_smaller_call_and_others_to_one_more_at_most(
     is_async: bool, tmp_path: Path
 ) -> None:

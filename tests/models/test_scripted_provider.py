@@ -8,6 +8,7 @@ import pytest
 from tidegate import Session
 from tidegate.core.errors import GiveUp
 from tidegate.core.messages import Call, Text, Thinking, calls_of
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.provider import Delta, Provider, Reply, collect_reply
 from tidegate.models.scripted_provider import BrokenAnswer, ScriptedAnswer, ScriptedProvider
@@ -21,7 +22,6 @@ from tidegate.wire.answers import (
 )
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.streaming.sse import SseReader, decode_frame
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 RICH = ScriptedAnswer(

@@ -158,6 +158,7 @@ def test_accepted_requests_are_seldom_worth_storing() -> None:
     assert evidence.take_accepted(KEY, 200_000, NOW + 200 + EVIDENCE_SECONDS / 4)
 
 
+@pytest.mark.exhaustive
 def test_the_number_of_models_is_bounded_for_each_token() -> None:
     """A client that invents names of models pushes out only its own."""
     evidence = WindowEvidence()

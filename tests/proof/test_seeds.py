@@ -98,6 +98,7 @@ def test_of_no_row(): pass
     return tmp_path
 
 
+@pytest.mark.exhaustive
 def test_run_gives_states(checkout: Path) -> None:
     """Also where a file of tests does not load: the other files are run all the same."""
     broken = checkout / "tests" / "test_broken.py"
@@ -121,6 +122,7 @@ def test_run_without_any_test(tmp_path: Path) -> None:
     assert {row.state for row in found} == {"open"}
 
 
+@pytest.mark.exhaustive
 def test_the_command_lists_rows_as_json() -> None:
     done = called("seeds", "--json")
     assert (done.returncode, done.stderr) == (0, ""), "every marker of this checkout names a row"

@@ -46,6 +46,7 @@ def test_it_tells_the_story_and_ends_with_the_proof(tour: PlayedTour) -> None:
     assert tour.text.count("\n  yes  ") == 4
 
 
+@pytest.mark.exhaustive
 def test_the_saved_session_is_a_recording_for_the_lab(tour: PlayedTour) -> None:
     messages = [json.loads(line) for line in tour.recording.read_text().splitlines()]
     said = [str(message["content"]) for message in messages if message["role"] == "user"]

@@ -101,6 +101,7 @@ def check_flood(server: McpServer, name: str, says: str) -> None:
     with_source(server, act, clock=lambda: 0.0)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "says"),
     [

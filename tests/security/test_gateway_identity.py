@@ -47,6 +47,7 @@ async def go_on(client: ScriptedClient, words: str) -> None:
     await client.turn("a result")
 
 
+@pytest.mark.exhaustive
 def test_any_number_of_conversations_that_begin_alike_stay_apart(tmp_path: Path) -> None:
     """Each has its own answer; 80 of them wait for nothing but their next message."""
 

@@ -27,6 +27,7 @@ from tidegate.commands.actions import ResumeSession
 from tidegate.core.edits import Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited, encode_event
 from tidegate.core.messages import Image, Message, Text, user_message
+from tidegate.core.notes import SideCost
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.retention import DAY_SECONDS, remove_expired_sessions, set_retention
@@ -34,7 +35,6 @@ from tidegate.datafolder.workspaces import find_last_session, note_workspace
 from tidegate.disk.folder import session_file_key
 from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
-from tidegate.session.costs import SPENT_TOPIC
 from tidegate.store.log import MemoryLog
 from tidegate.store.sqlite.rows import compute_seal
 from tidegate.wire.usage_report import read_usage
@@ -245,7 +245,7 @@ WRONG: dict[str, Callable[[int], list[Any]]] = {
     "a refused request of 2^62": lambda seq: [seq, NOW, ["noted", "weighed", "1 10 m", 2**62]],
     "a negative window": lambda seq: [seq, NOW, ["noted", "model", '{"model":"m","window":-5}']],
     "a window of 2^62": lambda seq: [seq, NOW, ["noted", "model", '{"model":"m","window":4611686018427387904}']],
-    "a negative price": lambda seq: [seq, NOW, ["noted", SPENT_TOPIC, '{"model":"m","usage":[-5,1,1,1]}']],
+    "a negative price": lambda seq: [seq, NOW, ["noted", SideCost.topic, '{"model":"m","usage":[-5,1,1,1]}']],
     "an edit of negative tokens": lambda seq: [seq, NOW, ["edited", "s", "manual", "", "w", -1, 5, []]],
     "a picture of 2^40 pixels": lambda seq: [
         seq,

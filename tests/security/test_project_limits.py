@@ -26,9 +26,9 @@ from tidegate.agent.provider_connection import build_model_overrides
 from tidegate.agent.tools.approval import decide_approval
 from tidegate.agent.tools.modules import MODULE_ACTIONS
 from tidegate.core.errors import BadInput, GiveUp
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.scripted_provider import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 MANY_STEPS = "name: mine\nsettings: {max_steps: 5000}\nmoments: {}\n"
 COSTLY = ScriptedAnswer(text="One.", usage=Usage(900, 100, 0, 0))
@@ -427,7 +427,7 @@ def _speaks(user: dict[str, Any], tool: str) -> bool:
 
 
 @pytest.mark.parametrize("topic", TOPICS)
-@settings(max_examples=scaled(25))
+@settings(max_examples=scaled(10))
 @given(data=st.data())
 def test_limits_are_never_looser_than_the_users(topic: str, data: st.DataObject) -> None:
     said = st.fixed_dictionaries({}, optional={key: KEYS[key] for key in topic.split()})

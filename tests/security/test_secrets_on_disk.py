@@ -84,7 +84,7 @@ class Worked(NamedTuple):
     request: bytes
 
 
-USUAL_PRESETS = ("default", "jutul")
+USUAL_PRESETS = ("default",)
 
 
 @pytest.fixture(
@@ -148,6 +148,7 @@ def test_an_export_and_a_page_hold_no_secret(worked: Worked, tmp_path: Path, mon
     other.close()
 
 
+@pytest.mark.exhaustive
 def test_a_trace_is_whole_lines_of_json(worked: Worked) -> None:
     path = worked.data.trace_path("s")
     lines = list(read_trace(path))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.fake.server import strings
-from tests.gateway.test_hidden_recall import recall_call
+from tests.gateway.scripted_client import recall_call
 from tests.gateway.test_shared_sessions import CLIENTS, RULE, SESSION, make_client, run_client
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers.recording import Recording, RecordingOrigin

@@ -47,6 +47,7 @@ def name_of(case: Case) -> str:
     return f"{case.row}-{case.test.__name__}"
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("case", list(marked()))
 def test_it_fails_when_its_row_is_changed(case: Case, tmp_path: Path) -> None:
     assert not case.mutation.empty, f"{name_of(case)} says neither what breaks it nor why nothing can"

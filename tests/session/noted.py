@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 from tidegate import Session
-from tidegate.core.events import STATE_NOTE
-from tidegate.core.messages import Message
+from tidegate.core.messages import STATE_NOTE, Message
 from tidegate.session.state_notes import NoteReport, StateNotes
 
 WINDOW = 16_000

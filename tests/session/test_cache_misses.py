@@ -6,8 +6,8 @@ import pytest
 
 from tests.session.figures import said, step
 from tidegate import Session
-from tidegate.core.events import CACHE_MISS_REASON
 from tidegate.core.messages import user_message
+from tidegate.core.notes import CacheMissReason
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.reports.cache_misses import CachedRequest, CacheReader
 from tidegate.store.log import Log, MemoryLog
@@ -113,7 +113,7 @@ def test_a_pause_beyond_the_lifetime_of_the_cache() -> None:
 def test_without_a_change_and_without_a_pause_it_is_the_provider() -> None:
     talk = CachedConversation()
     talk.ask()
-    talk.session.history.add_note(CACHE_MISS_REASON, "previous_message_not_found")
+    talk.session.history.add_note(CacheMissReason.topic, "previous_message_not_found")
     talk.ask(read=0)
     miss = talk.read()[1][-1].miss
     assert miss is not None

@@ -2,13 +2,15 @@
 
 import pytest
 
+from tests.scale import mark_all_but
 from tidegate import Session
 from tidegate.core.messages import Call, Message, Result, Text, Tool, text_of, user_message
+from tidegate.core.notes import ClientNote
 from tidegate.presets import preset_names
 from tidegate.session.continuation import Continuation, ContinuedRun, find_recorded_span
 from tidegate.session.following import FixedPart, FollowingSession, HostItem, make_host_item
 from tidegate.session.handoff import write_handoff
-from tidegate.session.shared_timeline import ClientNote, SharedTimeline
+from tidegate.session.shared_timeline import SharedTimeline
 
 RULE = "Never push to main."
 CODEX = ClientNote("codex", "Codex")
@@ -70,7 +72,7 @@ def test_it_is_small_in_a_small_window() -> None:
     assert following.session.tokens <= 3_000
 
 
-@pytest.mark.parametrize("steps", [100, 160, 600])
+@pytest.mark.parametrize("steps", mark_all_but([100, 160, 600], 100))
 def test_it_uses_the_room_that_it_may_have(steps: int) -> None:
     """However much longer than a record the work is."""
     following = follow(begin_session(window=200_000, steps=steps))

@@ -78,6 +78,7 @@ def led_to(session: Session, *kinds: str) -> str:
     return "\n".join(pages)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("kind", ["digest", "model", "ledger"])
 def test_twenty_deep_every_message_can_still_be_reached(kind: str) -> None:
     made = {"digest": lambda: deep(opened()), "model": scripted, "ledger": lambda: with_ledger(default())}

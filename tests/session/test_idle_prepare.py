@@ -9,7 +9,7 @@ import pytest
 import tidegate
 from tidegate import Session
 
-MAX_FILES = 29
+MAX_FILES = 30
 PACKAGE = Path(tidegate.__file__).parent
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.session.noted import REQUEST, WINDOW, add_work, make_session, note_message, write_answer
 from tidegate import GiveUp, Session
-from tidegate.core.events import STATE_NOTE_FAILED, NoteAdded
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Message, Text, Thinking, text_of
+from tidegate.core.notes import SideCost, StateNoteFailed, read_note
 from tidegate.models.errors.classification import transport_error
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.note_writer import NoteRefused, NoteWriter, explain_failure
 from tidegate.session.summaries.model_question import ModelAnswer, ModelQuestion
 
@@ -26,7 +26,7 @@ def notes_under(session: Session, topic: str) -> list[NoteAdded]:
 
 
 def failures_of(session: Session) -> list[str]:
-    return [what.text for what in notes_under(session, STATE_NOTE_FAILED)]
+    return [what.text for what in notes_under(session, StateNoteFailed.topic)]
 
 
 def wait_for_threads() -> None:
@@ -253,7 +253,7 @@ def test_another_model_writes_the_note(model: str, other: str, dialect: str) -> 
     assert KEY[:20] not in sent
     assert "I wonder about tides" not in sent
     assert "temperature" not in sent
-    paid = [parse_side_cost(note) for note in notes_under(session, SPENT_TOPIC)]
+    paid = [read_note(note, SideCost) for note in notes_under(session, SideCost.topic)]
     assert [cost.model for cost in paid if cost] == [other]
 
 

@@ -11,8 +11,9 @@ from tests.scale import spread
 from tidegate import MemoryLog, Session, SessionStorage
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, NoteAdded, ViewEdited
+from tidegate.core.notes import ModelNote
 from tidegate.proof.session_generator import generate_session
-from tidegate.session.request import ModelNote, list_sent_requests, parse_model_note, render_past_request
+from tidegate.session.request import list_sent_requests, parse_model_note, render_past_request
 
 MODELS = (("gpt-4o", ""), ("claude-sonnet-4", ""), ("some-model", "gemini"))
 TOOLS = [{"type": "function", "function": {"name": "read", "description": "Read a file.", "parameters": {}}}]
@@ -100,6 +101,7 @@ def test_a_short_restore_is_one_edit_and_the_same_from_then_on() -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_recorded_requests_are_listed_where_they_stood() -> None:
     log, was = a_life("default")
     bodies = {each.head: each.body for each in was}

@@ -8,8 +8,9 @@ import pytest
 from tests.session.noted import REQUEST, add_work, make_session
 from tests.session.test_note_writer import failures_of, wait_for_threads
 from tidegate import Session
-from tidegate.core.events import PREPARED_SUMMARY, NoteAdded
+from tidegate.core.events import NoteAdded
 from tidegate.core.messages import SUMMARY, text_of
+from tidegate.core.notes import PreparedSummary
 from tidegate.session.summaries.model_question import ModelQuestion
 from tidegate.store.log import Log, MemoryLog
 
@@ -48,7 +49,7 @@ def summaries_of(session: Session) -> list[str]:
 
 def prepared_in(log: Log) -> list[str]:
     noted = (event.payload for event in log.read())
-    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY]
+    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == PreparedSummary.topic]
 
 
 @pytest.mark.parametrize("policy", PRESETS)

@@ -172,6 +172,7 @@ def test_what_a_page_says_may_be_given_back_as_it_stands() -> None:
     assert "".join(map(body, pages)) == recall_text(long_log(), "m5..m60, m5", max_chars=10**9).text
 
 
+@pytest.mark.exhaustive
 def test_a_range_of_edits_names_the_messages_they_cover() -> None:
     log = long_log()
     edited = ((event.seq, event.payload.edits) for event in log.read() if isinstance(event.payload, ViewEdited))

@@ -15,8 +15,9 @@ from tests.session.noted import (
     write_answer,
 )
 from tidegate import MemoryLog, Session
-from tidegate.core.events import STATE_NOTE_FAILED, encode_event
+from tidegate.core.events import encode_event
 from tidegate.core.messages import text_of
+from tidegate.core.notes import StateNoteFailed
 from tidegate.core.state_note.note import newest_state_note
 
 
@@ -153,7 +154,9 @@ def test_an_answer_of_no_use_changes_nothing(answer: str, why: str) -> None:
     assert report.note is None
     assert why in report.why
     assert session.prepare().to_bytes() == before
-    noted = [event.payload for event in session.log.read() if getattr(event.payload, "topic", "") == STATE_NOTE_FAILED]
+    noted = [
+        event.payload for event in session.log.read() if getattr(event.payload, "topic", "") == StateNoteFailed.topic
+    ]
     assert len(noted) == 1
     assert fill_until_sweep(session, number) == "sweep"
 

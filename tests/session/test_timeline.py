@@ -12,12 +12,13 @@ from tests.session.figures import own_policy, reported, said, step
 from tidegate import Session
 from tidegate.core.events import Event, NoteAdded
 from tidegate.core.messages import user_message
+from tidegate.core.notes import SideCost
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo
 from tidegate.models.pricing import TokenRates
-from tidegate.session.costs import SPENT_TOPIC, CostReport, SideCost
+from tidegate.session.costs import CostReport
 from tidegate.session.reports.timeline import MAX_SCANNED_EVENTS, TimelineEntry, read_timeline
 from tidegate.store.log import Log, MemoryLog
-from tidegate.wire.usage import Usage
 
 PRICES = {"mine": ModelInfo(prices=(TokenRates(10.0, 50.0, 1.0),))}
 
@@ -30,7 +31,7 @@ def talked(turns: int = 3, log: MemoryLog | None = None) -> Session:
 
 
 def spent(session: Session, read: int, written: int) -> None:
-    session.history.add_note(SPENT_TOPIC, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
+    session.history.add_note(SideCost.topic, msgspec.json.encode(SideCost("mine", Usage(read, written, 0, 0))).decode())
 
 
 def entries(session: Session) -> list[TimelineEntry]:
@@ -240,5 +241,5 @@ def test_the_bill() -> None:
     assert total.dollars == pytest.approx((1_000 * 10 + 3_000 * 1 + 100 * 50 + 500 * 10 + 50 * 50) / 1e6)
     assert set(bill.by_model) == {"mine", "nobody"}
     assert bill.by_model["nobody"].dollars == 0
-    session.history.add_note(SPENT_TOPIC, "not ours")
+    session.history.add_note(SideCost.topic, "not ours")
     assert bill.read_all() == total

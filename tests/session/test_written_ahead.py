@@ -9,7 +9,8 @@ import pytest
 from tests.session.ahead import running, settled, summary
 from tests.session.settling import COUNTER, GOOD, opened, scribe, talk
 from tests.session.test_note_writer import failures_of
-from tidegate.core.events import PREPARED_SUMMARY, NoteAdded
+from tidegate.core.events import NoteAdded
+from tidegate.core.notes import PreparedSummary
 from tidegate.core.outcome import SummaryRequest
 from tidegate.presets import load
 from tidegate.session.note_writer import NoteRefused, NoteWriter
@@ -70,7 +71,7 @@ async def talk_until_asked(session: Session, slow: SlowSummary, first: int = 1) 
 
 def prepared_in(session: Session) -> list[str]:
     noted = (event.payload for event in session.log.read())
-    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY]
+    return [what.text for what in noted if isinstance(what, NoteAdded) and what.topic == PreparedSummary.topic]
 
 
 def test_the_summary_is_there_when_the_policy_asks_for_it() -> None:

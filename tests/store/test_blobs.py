@@ -121,6 +121,7 @@ def test_damage_is_named_and_healed_by_putting_it_again(tmp_path: Path) -> None:
     assert list(blobs.find_faults()) == []
 
 
+@pytest.mark.exhaustive
 def test_a_small_file_that_unpacks_without_end_is_not_unpacked(tmp_path: Path) -> None:
     """In a process of its own: it takes the memory of the largest blob."""
     blobs = Blobs(tmp_path)

@@ -199,6 +199,7 @@ def failures(checks: list[StoreCheck]) -> list[str]:
     return failed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: str(wrong.__name__))
 def test_a_wrong_store_is_seen(wrong: type[MemoryStore]) -> None:
     assert any(failures([check]) for check in suite(wrong))

@@ -173,6 +173,7 @@ def test_a_database_that_cannot_be_opened_is_not_left_open(at_rest: Path) -> Non
     assert len(os.listdir("/dev/fd")) == before, f"{damage.value} keeps it open"
 
 
+@pytest.mark.exhaustive
 def test_a_damaged_tree_is_made_anew_from_all_that_is_whole(at_rest: Path, said: dict[str, list[str]]) -> None:
     """Flips where SQLite keeps its pages together. Most cost nothing, the others what hangs on that page."""
     path = at_rest / "tidegate.db"
@@ -313,6 +314,7 @@ def test_nul_and_lone_surrogates_go_in_and_come_out_as_valid_text(at_rest: Path)
     assert faults(data) == []
 
 
+@pytest.mark.exhaustive
 def test_a_message_of_megabytes_is_kept_and_checked(at_rest: Path, said: dict[str, list[str]]) -> None:
     data = folder(at_rest)
     huge, large = "0123456789abcdef\n" * 100_000, "0123456789abcdef\n" * 30_000

@@ -10,8 +10,7 @@ import pytest
 
 from tests.fake.server import Fake
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, upstream_of, wait_until_ready
-from tests.gateway.test_silent_store import read_metric
+from tests.gateway.serving import DEADLINE, Running, open_http, read_metric, run_gateway, upstream_of, wait_until_ready
 from tests.store.relay import HangingRelay
 from tidegate.gateway.settings import StoreFailure
 

@@ -157,6 +157,7 @@ def test_one_call_removes_a_bounded_number(open_host: OpenHost, store_url: str) 
     assert run_sql(store_url, "select count(*) from tidegate_records") == [(0,)]
 
 
+@pytest.mark.exhaustive
 def test_a_file_can_be_appended_to_and_repeated(open_host: OpenHost) -> None:
     folder: TextFolder = open_host().state_folder
     assert folder.append("log.jsonl", "one\n")
@@ -173,6 +174,7 @@ def test_a_file_can_be_appended_to_and_repeated(open_host: OpenHost) -> None:
             folder.write(name, "x")
 
 
+@pytest.mark.exhaustive
 def test_recall_ranks_as_with_sqlite(open_host: OpenHost) -> None:
     texts = [
         "The port is configured in server.toml.",

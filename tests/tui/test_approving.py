@@ -4,6 +4,7 @@ import re
 import threading
 from pathlib import Path
 
+import pytest
 from textual.geometry import Size
 from textual.widget import Widget
 
@@ -46,6 +47,7 @@ def test_what_is_allowed_for_good_is_asked_no_more(tmp_path: Path) -> None:
     played(play)
 
 
+@pytest.mark.exhaustive
 def test_who_is_typing_answers_and_keeps_the_draft(tmp_path: Path) -> None:
     go = threading.Event()
 

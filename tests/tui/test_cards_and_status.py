@@ -6,6 +6,7 @@ import pytest
 
 from tests.tui.stage import CONFIG, on_stage, played
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.tui.status.status_bar import (
     StatusBar,
@@ -15,7 +16,6 @@ from tidegate.tui.status.status_bar import (
     list_status_segments,
 )
 from tidegate.tui.status.status_figures import StatusFigures
-from tidegate.wire.usage import Usage
 
 LOOK = ScriptedAnswer(
     thinking="I must look\nfirst at the notes.",
@@ -47,6 +47,7 @@ def talked(folder: Path, *, opened: bool) -> list[bytes]:
     return [request.replace(folders, b"HERE") for request in provider.requests]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.seed("JUT-05", fixed="cards are of the screen, whatever the preset")
 def test_an_open_card_changes_nothing_for_the_model(tmp_path: Path) -> None:
     assert talked(tmp_path / "a", opened=True) == talked(tmp_path / "b", opened=False)

@@ -112,6 +112,7 @@ def test_answers_are_numbered_without_a_gap_and_say_why_one_is_missing(
     played(play)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("wish", mark_all_but(["offer", "always", "never"], "always"))
 def test_a_chat_in_a_terminal_offers_the_last_session_of_this_folder(tmp_path: Path, wish: str) -> None:
     desk = Desk(tmp_path)

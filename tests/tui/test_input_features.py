@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from textual import events
 
 from tests.tui.stage import CONFIG, on_stage, played
@@ -113,6 +114,7 @@ def test_a_long_paste_is_folded_and_sent_in_full(tmp_path: Path) -> None:
     played(play)
 
 
+@pytest.mark.exhaustive
 def test_queued_messages_are_edited_in_their_place(tmp_path: Path) -> None:
     gate = Gate("One.")
 

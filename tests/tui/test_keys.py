@@ -174,6 +174,7 @@ def _picker(screen: object) -> Picker:
     return screen
 
 
+@pytest.mark.exhaustive
 def test_the_model_is_switched_and_the_conversation_carries_over(tmp_path: Path) -> None:
     async def play() -> None:
         other = ScriptedProvider("anthropic", ["By the other."], model="claude-x")

@@ -266,6 +266,7 @@ def test_a_person_is_asked(desk: Desk, typed: str, ran: bool) -> None:
     assert done.status == 0
 
 
+@pytest.mark.exhaustive
 def test_what_draws_screens_is_not_loaded() -> None:
     heavy = "('textual', 'markdown_it')"
     program = f"import sys, tidegate.tui.plain.plain_chat; print([name for name in {heavy} if name in sys.modules])"

@@ -87,6 +87,7 @@ def test_wrong_calls_and_a_reader_that_leaves(desk: Desk) -> None:
     assert "Hello." in said(desk, "left")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("heeding")
 def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
     """The first answer is interrupted and the next line is said; in the next one all ends."""
@@ -115,6 +116,7 @@ def test_ctrl_c_interrupts_once_and_ends_twice(desk: Desk) -> None:
     assert sum("[interrupted]" in text for text in kept) == 2
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("number", "status"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.exhaustive)]
 )
@@ -195,6 +197,7 @@ class Screen:
         return status
 
 
+@pytest.mark.exhaustive
 @pytest.mark.usefixtures("heeding")
 def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
     shell = ScriptedAnswer(calls=(Call("c1", "shell", '{"command": "echo it ran"}'),))
@@ -222,6 +225,7 @@ def test_on_a_terminal_without_a_screen_a_person_is_asked(desk: Desk) -> None:
     assert "it ran" in json.dumps(asked(server)[1]["messages"])
 
 
+@pytest.mark.exhaustive
 def test_garbage_is_collected_again_once_a_new_chat_has_begun(tmp_path: Path) -> None:
     """While the chat loads there is none. The input ends only after that: a chat that collects none would not end."""
     code = """

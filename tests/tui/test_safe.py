@@ -83,6 +83,7 @@ def test_what_grows_draws_no_order_either(pieces: list[str]) -> None:
     assert not any(ORDERS.search(strip.text) for strip in grown)
 
 
+@pytest.mark.exhaustive
 @settings(max_examples=40)
 @given(st.lists(st.text("ab c", min_size=1, max_size=40), min_size=1, max_size=8), st.data())
 def test_what_grows_has_the_whole_words_of_what_is_complete(paragraphs: list[str], data: st.DataObject) -> None:

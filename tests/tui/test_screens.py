@@ -12,9 +12,9 @@ import pytest
 
 from tests.tui.stage import Stage, on_stage, played
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.tui.screens.context_pane import TextScreen
-from tidegate.wire.usage import Usage
 
 KEPT = Path(__file__).parent / "screens"
 ANSWER = """\

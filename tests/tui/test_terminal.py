@@ -117,6 +117,7 @@ def test_the_list_of_sessions_fits_a_terminal_of_80_columns(terminal: Terminal) 
     assert lines[2] == "status 0"
 
 
+@pytest.mark.exhaustive
 def test_the_end_of_the_tour_is_wrapped_between_words(terminal: Terminal) -> None:
     terminal.start("demo", "--fast", stay=True)
     shown = terminal.sees("status 0\n")

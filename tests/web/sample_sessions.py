@@ -5,8 +5,8 @@ from functools import cache
 from itertools import count
 from typing import NamedTuple
 
+from tidegate.core.notes import Denial
 from tidegate.proof.session_generator import generate_session
-from tidegate.session.denials import Denial, record_denial
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
@@ -75,7 +75,7 @@ def deny_and_run(session: Session) -> None:
         call = {"id": ident, "type": "function", "function": {"name": "shell", "arguments": '{"command": "rm -r x"}'}}
         session.add({"role": "assistant", "content": None, "tool_calls": [call]})
         if ident == "c1":
-            record_denial(session.history.add_note, Denial(ident, "shell", f"the rule for {HOSTILE[0]}"))
+            session.history.append_note(Denial(ident, "shell", f"the rule for {HOSTILE[0]}"))
         session.add({"role": "tool", "tool_call_id": ident, "content": "The user denied this; it was not run."})
     session.prepare()
     session.record({"prompt_tokens": 100, "completion_tokens": 9})

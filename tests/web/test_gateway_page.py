@@ -12,7 +12,8 @@ from tests.session.noted import write_answer
 from tests.web.browser import DEADLINE, READY, STRAY_VALUES, BrowserThread, Looked
 from tests.web.live_gateway import LONG_STEPS, LiveGateway, fill, live_gateway
 from tests.web.sample_sessions import HOSTILE, SECRET, deny_and_run
-from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.core.events import ViewEdited
+from tidegate.core.notes import EditRedone, EditUndone, read_note
 from tidegate.gateway.settings import scope_of_token
 from tidegate.session.costs import CostReport
 from tidegate.session.state_notes import answered_groups
@@ -236,8 +237,8 @@ def test_undo_and_redo_from_the_page(browser: BrowserThread, gateway: LiveGatewa
         looked.page.wait_for_selector("#changes .undone-text", state="detached")
         assert looked.said == []
     notes = [event.payload for event in gateway.running.data.open_log(SCOPE + "claude-undone").read()]
-    toggles = [each for each in notes if isinstance(each, NoteAdded) and each.topic in ("undo", "redo")]
-    assert [(each.topic, each.edit) for each in toggles] == [("undo", newest), ("redo", newest)]
+    toggles = [read_note(each, EditUndone) or read_note(each, EditRedone) for each in notes]
+    assert list(filter(None, toggles)) == [EditUndone(newest), EditRedone(newest)]
 
 
 def test_a_state_note_leads_to_its_sources(browser: BrowserThread, gateway: LiveGateway) -> None:

@@ -13,13 +13,13 @@ from tests.web.browser import BrowserThread, Looked, looking
 from tests.web.sample_sessions import HOSTILE, SECRET, Made, deny_and_run, lived
 from tidegate.core.events import ViewEdited
 from tidegate.core.text.secrets import SecretMask
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import compute_model_cost
 from tidegate.session.request import list_sent_requests, render_past_request
 from tidegate.session.session import Session
 from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 from tidegate.web.session_page import render_session_page
-from tidegate.wire.usage import Usage
 
 NAME = f"build {HOSTILE[1]}"
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tests.session.noted import begin, fill, fill_until_sweep, make_session, take, write_answer
 from tests.web.sample_sessions import SECRET, lived
-from tidegate.core.events import STATE_NOTE, ViewEdited
+from tidegate.core.events import ViewEdited
+from tidegate.core.messages import STATE_NOTE
 from tidegate.core.text.secrets import SecretMask
 from tidegate.session.request import list_sent_requests, render_past_request
 from tidegate.session.session import Session

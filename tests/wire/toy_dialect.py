@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Result, Text, Tool
+from tidegate.core.usage import Usage
 from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths
 from tidegate.wire.parsing import (
     ParsedRequest,
@@ -56,7 +57,7 @@ from tidegate.wire.streaming.reply import (
     incomplete_reply_error,
 )
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer, cut_pieces
-from tidegate.wire.usage import Usage, UsageForm, read_count
+from tidegate.wire.usage import UsageForm, read_count
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.validator import BodyFormat, MessageListValidator
 

@@ -37,10 +37,10 @@ from tidegate.core.messages import (
     text_of,
     user_message,
 )
+from tidegate.core.notes import Denial
 from tidegate.core.plan import Decision
 from tidegate.models.errors.classification import ProviderError, classify_reply
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.denials import Denial, record_denial
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -259,7 +259,7 @@ class Agent:
                     parts = (Result(call.id, texts, result.is_error),)
                     if result.denied_by:
                         denial = Denial(call.id, call.name, result.denied_by)
-                        await self.session.call_async(record_denial, self.session.history.add_note, denial)
+                        await self.session.call_async(self.session.history.append_note, denial)
                     await self.session.add_async(Message("tool", parts, kind=TOOL_RESULT))
                     yield ToolFinished(call, result)
             finally:

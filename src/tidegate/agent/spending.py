@@ -21,13 +21,14 @@ import msgspec
 
 from tidegate.agent.config.settings import SpendCap, SpendSettings
 from tidegate.core.errors import BadInput, GiveUp, NotKept, TidegateError
-from tidegate.core.events import Event, NoteAdded, UsageReported
+from tidegate.core.events import Event, UsageReported
+from tidegate.core.notes import SideCost, read_note
+from tidegate.core.usage import Usage
 from tidegate.disk.folder import TextFolder
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
-from tidegate.session.costs import SPENT_TOPIC, CostQueue, SideCost, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import CostQueue, usage_or_estimate
 from tidegate.session.session import Session
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 CallPurpose = Literal["turn", "summary", "state_note", "subagent", "interrupted"]
@@ -135,7 +136,7 @@ class SessionSpending:
         self._model_overrides = model_overrides
         self._total = SpendTotal()
         self._read_seq = 0
-        self.costs = CostQueue(session.history.add_note)
+        self.costs = CostQueue(session.history.append_note)
         session.call_on_close(self.settle)
 
     def check_limit(self) -> None:
@@ -187,7 +188,7 @@ class SessionSpending:
         what = event.payload
         if isinstance(what, UsageReported):
             return self.price_usage(what.model, usage_or_estimate(what))
-        paid = parse_side_cost(what) if isinstance(what, NoteAdded) and what.topic == SPENT_TOPIC else None
+        paid = read_note(what, SideCost)
         return SpendTotal() if paid is None else self.price_usage(paid.model, paid.usage)
 
     @property

@@ -26,6 +26,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import MessageAdded
 from tidegate.core.ledger.statements import SUBAGENT_TOOL, write_work_report
 from tidegate.core.messages import Message, Tool, text_of, user_message
+from tidegate.core.notes import SubagentReport
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
@@ -34,7 +35,6 @@ from tidegate.session.summarizer import create_summarizer
 from tidegate.wire.answers import parse_reply
 
 TASK_TOOL_NAME: Final = SUBAGENT_TOOL
-"""The name of the tool, and the topic of the notes about the start and end of subagents."""
 _RESULT_SHARE: Final = 8
 """A result takes at most one eighth of the room in the window of the agent that asked."""
 SUMMARY_TIMEOUT_SECONDS: Final = 120.0
@@ -213,7 +213,7 @@ class SubagentTool:
 
 async def _note(context: ToolContext, text: str) -> None:
     """Add a note to the session that asked. The results of other subagents may be added to it at this time."""
-    await context.session.call_async(context.session.history.add_note, TASK_TOOL_NAME, text)
+    await context.session.call_async(context.session.history.append_note, SubagentReport(text))
 
 
 def _make_own_summarizer(kind: SubagentKind, session: Session, meters: Sequence[SpendMeter]) -> AsyncSummarizer:

@@ -13,7 +13,6 @@ from tidegate.core.text.terminal_text import clean_line
 if TYPE_CHECKING:  # loaded when the command runs
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.settings import ContinuedSession
-    from tidegate.session.shared_timeline import ClientNote
 
 _FIRST_EVENTS: Final = 8
 _LOOKED_INTO: Final = 20
@@ -52,15 +51,11 @@ def _check_project(data: "DataFolder", name: str, folder: Path, origin: str) -> 
 
 def _find_imported_project(data: "DataFolder", name: str) -> str:
     """The folder that an imported session was recorded in; empty if the recording does not say it."""
-    import msgspec
-
-    from tidegate.core.events import NoteAdded
-    from tidegate.session.shared_timeline import IMPORTED_TOPIC
+    from tidegate.core.notes import ImportOrigin, read_note
 
     for event in islice(data.open_log(name).read(), _FIRST_EVENTS):
-        if isinstance(event.payload, NoteAdded) and event.payload.topic == IMPORTED_TOPIC:
-            project = msgspec.json.decode(event.payload.text, type=dict[str, object]).get("project")
-            return project if isinstance(project, str) and project.startswith("/") else ""
+        if (origin := read_note(event.payload, ImportOrigin)) is not None:
+            return origin.project if origin.project.startswith("/") else ""
     return ""
 
 
@@ -78,15 +73,14 @@ def _describe_repository(data: "DataFolder", name: str, folder: Path) -> list[st
 def note_repository(data: "DataFolder", names: Sequence[str], folder: Path) -> None:
     """Note in the logs of these sessions how the repository of a folder is left."""
     from tidegate.core.errors import TidegateError
-    from tidegate.datafolder.repository_state import encode_repository_state, read_repository_state
+    from tidegate.datafolder.repository_state import read_repository_state
 
     state = read_repository_state(folder) if names else None
     if state is None:
         return
-    repository_state = encode_repository_state(state)
     for name in names:
         try:
-            data.open_conversation(name).history.add_note(repository_state.topic, repository_state.text)
+            data.open_conversation(name).history.append_note(state)
         except TidegateError:  # the run is over, and its messages are stored
             continue
 
@@ -96,14 +90,13 @@ def note_repository(data: "DataFolder", names: Sequence[str], folder: Path) -> N
 
 def find_own_session(data: "DataFolder", client: WrappedClient, session: str) -> str:
     """The client's own id of its conversation in a session; empty if it had none there."""
-    from tidegate.core.events import CLIENT_SPEAKING, NoteAdded
+    from tidegate.core.notes import ClientNote, read_note
     from tidegate.gateway.routing import clean_id
-    from tidegate.session.shared_timeline import decode_client_note
 
     own_session = ""
     for event in data.open_log(clean_id(session)).read():
-        if isinstance(event.payload, NoteAdded) and event.payload.topic == CLIENT_SPEAKING:
-            note: ClientNote = decode_client_note(event.payload)
+        note = read_note(event.payload, ClientNote)
+        if note is not None:
             own_session = note.own_id if note.client == client.program and note.own_id else own_session
     return own_session
 
@@ -118,9 +111,10 @@ def describe_dry_run(
 
     `returns`: the client goes on with its own conversation, so it gets only what the others did since.
     """
+    from tidegate.core.notes import ClientNote
     from tidegate.models.token_counters import create_counter
     from tidegate.session.continuation import ContinuedRun, choose_record_tokens, write_record
-    from tidegate.session.shared_timeline import ClientNote, SharedTimeline
+    from tidegate.session.shared_timeline import SharedTimeline
 
     run = ContinuedRun(
         ClientNote(client.program, client.title), continued.session, continued.source, data.mask, continued.lines
@@ -169,12 +163,12 @@ def _describe_cost(model: str, tokens: int) -> str:
 
 def _find_last_model(data: "DataFolder", client: WrappedClient) -> str:
     """The model that the client used last, in a session that it named; empty if there is none."""
-    from tidegate.core.events import NoteAdded
+    from tidegate.core.notes import ModelNote, is_note
     from tidegate.session.request import parse_model_note
 
     names = [info.name for info in data.store.sessions() if info.name.startswith(f"{client.program}-")]
     for name in names[:_LOOKED_INTO]:
         for event in islice(data.open_log(name).read(), _FIRST_EVENTS):
-            if isinstance(event.payload, NoteAdded) and event.payload.topic == "model":
+            if is_note(event.payload, ModelNote):
                 return parse_model_note(event.payload.text).model
     return ""

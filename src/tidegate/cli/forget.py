@@ -104,10 +104,9 @@ def _forget_in_session(data: "DataFolder", options: argparse.Namespace) -> int:
 
 
 def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
-    from tidegate.core.text.plural import format_count
+    from tidegate.core.text.plural import format_byte_size, format_count
     from tidegate.datafolder.retention import list_unused_sessions, remove_unused_sessions
     from tidegate.datafolder.time_format import format_time
-    from tidegate.terminal.formats import format_byte_size
     from tidegate.terminal.output import format_visible_name
 
     sessions = list_unused_sessions(data, options.unused_for)
@@ -130,9 +129,8 @@ def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
 
 
 def _forget_tenant(data: "DataFolder", options: argparse.Namespace) -> int:
-    from tidegate.core.text.plural import format_count
+    from tidegate.core.text.plural import format_byte_size, format_count
     from tidegate.store.store import TenantStore
-    from tidegate.terminal.formats import format_byte_size
 
     infos, notes = data.store.sessions(), data.notes.names()
     size = format_byte_size(sum(info.size for info in infos))

@@ -4,6 +4,7 @@ An error is printed as one line that says what happened and one that says what t
 could not be read or proved, 2 for wrong usage, 130 after Ctrl-C. A traceback is printed only if TIDEGATE_DEBUG is set.
 """
 
+import gc
 import os
 import sys
 import warnings
@@ -20,6 +21,8 @@ _DEBUG_VARIABLE = "TIDEGATE_DEBUG"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Nothing is raised."""
+    if argv is None:  # a process of its own: loading modules makes many objects and no garbage
+        gc.set_threshold(10_000)
     with guard_streams(), warnings.catch_warnings():
         hide_engine_warnings()
         return _main(argv)

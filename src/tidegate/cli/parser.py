@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from tidegate import __version__
 from tidegate.cli.extras import list_extras
+from tidegate.cli.operation_parser import add_operation
 from tidegate.cli.options import HelpFormatter
 from tidegate.terminal.exit_codes import EXIT_OK, EXIT_USAGE
 
@@ -26,6 +27,8 @@ _UNLISTED = ("seeds",)
 _MODULES = {name: name for _, names in (*_GROUPS, ("", _UNLISTED)) for name in names}
 _MODULES |= {"import": "import_", "redo": "undo"}
 """The module of each command."""
+_OPERATIONS = frozenset({"recall", "memory", "undo", "clear", "fork", "export"})
+"""Modules of commands that are slash commands of the chat, too."""
 _EPILOG = """\
 `tidegate COMMAND --help` describes a command and has examples. Sessions are in ~/.local/share/tidegate, your settings
 in ~/.config/tidegate and results of the lab in ~/.cache/tidegate. To remove everything, delete these three folders.
@@ -80,9 +83,16 @@ class TidegateParser(CommandParser):
             self._summaries = []
             for module in modules:
                 if module == only or not only:
-                    import_module(f"tidegate.cli.{module}").add_parser(self)
+                    self._load_module(module)
             if title:
                 self._groups.append((title, self._summaries))
+
+    def _load_module(self, name: str) -> None:
+        if name in _OPERATIONS:
+            for operation in import_module(f"tidegate.commands.operations.{name}").OPERATIONS:
+                add_operation(self, operation)
+        else:
+            import_module(f"tidegate.cli.{name}").add_parser(self)
 
     def add_parser(self, name: str, *, help: str, **options: Any) -> CommandParser:  # noqa: A002 - argparse's own name
         """Add the parser of a command, as what `add_subparsers` returns does."""
@@ -116,6 +126,9 @@ class TidegateParser(CommandParser):
             remedy = f"{_suggest(command, self.commands)}`tidegate --help` lists the commands."
             self.error(f"there is no command {command!r}.", remedy)
         options, unknown = self.parse_known_args(words)
+        if "rest_field" in options and not any(word.startswith("-") for word in unknown):
+            getattr(options, options.rest_field).extend(unknown)  # argparse leaves the words behind an option
+            unknown = []
         if unknown:
             parser = self.commands.get(options.command, self)
             mistyped = next((word.partition("=")[0] for word in unknown if word.startswith("--")), "")

@@ -71,13 +71,13 @@ def run(options: argparse.Namespace) -> int:
     import msgspec
 
     from tidegate.cli.data_location import check_data_folder, locate_data_folder
+    from tidegate.core.text.plural import format_byte_size
     from tidegate.datafolder.location import STORE_VARIABLE
     from tidegate.datafolder.session_logs import SessionLogs
     from tidegate.datafolder.session_names import read_session_title
     from tidegate.datafolder.session_use import find_session_use
     from tidegate.datafolder.time_format import UNKNOWN_TIME, format_time
     from tidegate.store.store import list_page
-    from tidegate.terminal.formats import format_byte_size
     from tidegate.terminal.output import format_visible_name, print_error, print_json
 
     folder, store = locate_data_folder(options), options.store or os.environ.get(STORE_VARIABLE, "")

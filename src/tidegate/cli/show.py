@@ -85,9 +85,9 @@ class SessionOutline(NamedTuple):
 def _read_outline(log: "KeptLog") -> SessionOutline:
     """Read what happened to the view, and where requests were sent."""
     from tidegate.core.log_fold import fold_log
+    from tidegate.core.notes import Denial, read_note
     from tidegate.core.policy.trigger_text import make_sentence
     from tidegate.core.text.terminal_text import clean_line
-    from tidegate.session.denials import parse_denial
     from tidegate.session.reports.changes import read_change
     from tidegate.session.request import list_sent_requests, parse_model_note
 
@@ -102,7 +102,7 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
                 entries.append(OutlineEntry(event.seq, "edit", name, make_sentence(reason), *sizes))
             else:
                 entries.append(OutlineEntry(event.seq, "note", name, reason))
-        elif (denial := parse_denial(event.payload)) is not None:
+        elif (denial := read_note(event.payload, Denial)) is not None:
             entries.append(OutlineEntry(event.seq, "denied", clean_line(denial.tool), clean_line(denial.by)))
     return SessionOutline(
         log.head,

@@ -38,11 +38,11 @@ def run(options: argparse.Namespace) -> int:
     from pathlib import Path
 
     from tidegate.cli.data_location import open_data_folder, open_existing_log
+    from tidegate.core.text.plural import format_byte_size
     from tidegate.core.text.secrets import SecretMask
     from tidegate.core.text.terminal_text import clean_line
     from tidegate.disk.atomic_files import write_atomically
     from tidegate.disk.folder import session_file_key
-    from tidegate.terminal.formats import format_byte_size
     from tidegate.web.session_page import render_session_page
 
     path = Path(options.out or f"{session_file_key(options.session)}.html")

@@ -105,7 +105,7 @@ CompletionSource = Callable[[CommandContext | None], Iterable[str]]
 
 
 class Command(NamedTuple):
-    """`usage` shows the arguments; `completions` lists what may be typed for them."""
+    """`usage` shows the arguments, `details` explain options; `completions` lists what may be typed for arguments."""
 
     name: str
     description: str
@@ -113,6 +113,7 @@ class Command(NamedTuple):
     usage: str = ""
     aliases: tuple[str, ...] = ()
     completions: CompletionSource | None = None
+    details: str = ""
 
 
 class CommandMatch(NamedTuple):
@@ -190,7 +191,8 @@ class CommandRegistry:
                 raise BadInput(f"There is no command {name[:80]}.", remedy)
             command = found.command
             also = f"\nalso: {', '.join(f'/{each}' for each in command.aliases)}" if command.aliases else ""
-            return f"{_format_usage(command)}\n{command.description}{also}"
+            details = f"\n{command.details}" if command.details else ""
+            return f"{_format_usage(command)}\n{command.description}{details}{also}"
         wide = max(len(_format_usage(each)) for each in self)
         return "\n".join(f"{_format_usage(each):{wide}}  {each.description}" for each in self)
 

@@ -6,41 +6,33 @@ Long logs are read in a thread or in small steps, so that the app never waits fo
 import asyncio
 import re
 from functools import partial
-from pathlib import Path
 from typing import Final
 
 from tidegate.agent.config.settings import SpendCap
 from tidegate.commands.actions import PickSession, ResumeSession
+from tidegate.commands.operation_command import make_command, parse_arguments
+from tidegate.commands.operations.export import EXPORT
+from tidegate.commands.operations.fork import FORK
+from tidegate.commands.operations.memory import MEMORY
+from tidegate.commands.operations.recall import RECALL
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
-from tidegate.datafolder.archive.transfer import export_session
 from tidegate.datafolder.earlier_sessions import NOT_ALLOWED
-from tidegate.datafolder.masking import MaskedLog
-from tidegate.datafolder.session_names import make_session_name, read_session_title
+from tidegate.datafolder.session_names import read_session_title
 from tidegate.datafolder.time_format import format_time
 from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
 from tidegate.datafolder.workspaces import find_last_session
-from tidegate.memory.log_lines import extract_log_lines
-from tidegate.memory.search import SearchHit
-from tidegate.memory.words import cut_snippet, find_match_offset, parse_query
 from tidegate.session.costs import CostReport, CostTotal
-from tidegate.session.recall import recall_text
 from tidegate.session.reports.recall_stats import count_recalls
 from tidegate.store.store import SessionInfo
 
 _EARLIER: Final = "@"
 _TRACE_LINES: Final = 30
-_MAX_HITS: Final = 10
-_MAX_QUERY_WORDS: Final = 16
-_EXCERPT_CHARS: Final = 240
-_MAX_NOTES: Final = 100
 _MAX_SESSIONS: Final = 50
 _MAX_TITLE_CHARS: Final = 60
-_HIT_LINES: Final = 40
-"""Lines of a note in which a hit is looked for."""
 _TRACE_TAIL_BYTES: Final = 256 * 1024
 _RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
 _SHOWN_FIELDS: Final = (
@@ -57,61 +49,24 @@ _PURPOSE_NAMES: Final = {
 }
 
 
+RECALL_COMMAND: Final = make_command(
+    RECALL,
+    "read messages that left the window; with @NAME or @*, those of earlier sessions here",
+    usage="[@NAME] WORDS|ID|ID..ID",
+)
+
+
 async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
-    what, _, offset = arguments.rpartition(" offset ")
-    if not what or not offset.isdecimal():
-        what, offset = arguments, "0"
-    session = context.session
-    if what.startswith(_EARLIER):
-        return await _recall_earlier(context, what.removeprefix(_EARLIER), int(offset[:9]))
-    found = await asyncio.to_thread(
-        recall_text,
-        MaskedLog(session.log, context.mask),
-        what,
-        offset=int(offset[:9]),
-        index=session.history.recall_index,
-    )
-    return CommandAnswer(found.text, not found.ids)
-
-
-async def _recall_earlier(context: CommandContext, what: str, offset: int) -> CommandAnswer:
+    """Read this session, or with @ earlier ones of the project, if the user allows it."""
+    if not arguments.startswith(_EARLIER):
+        return await RECALL_COMMAND.run(context, arguments)
+    values = parse_arguments(RECALL, arguments.removeprefix(_EARLIER))
     earlier = context.require_agent().agent.context.earlier_sessions
     if earlier is None:
         return CommandAnswer(NOT_ALLOWED, True)
-    session, _, words = what.strip().partition(" ")
-    recall = partial(earlier.recall, words, session, current=context.session_name, offset=offset)
+    session, words = values.what[0], " ".join(values.what[1:])
+    recall = partial(earlier.recall, words, session, current=context.session_name, offset=values.offset)
     return CommandAnswer(await asyncio.to_thread(recall))
-
-
-async def run_memory(context: CommandContext, arguments: str) -> CommandAnswer:
-    action, _, words = arguments.partition(" ")
-    notes = context.require_data().notes
-    if not arguments or arguments == "list":
-        names = notes.names()
-        more = [f"and {len(names) - _MAX_NOTES} more"] if len(names) > _MAX_NOTES else []
-        return CommandAnswer("\n".join([*names[-_MAX_NOTES:], *more]) or "There are no notes yet.")
-    if action == "show" and words:
-        return CommandAnswer(notes.read(words.strip()))
-    words = words if action == "search" else arguments
-    found = await asyncio.to_thread(
-        lambda: [
-            _format_hit(context, hit, words) for hit in context.require_data().open_search().search(words, _MAX_HITS)
-        ]
-    )
-    return CommandAnswer("\n".join(found) or "Nothing found.", not found)
-
-
-def _format_hit(context: CommandContext, hit: SearchHit, words: str) -> str:
-    """Return the place of a hit and a snippet, which is cut from the masked text: the index is not masked."""
-    if hit.kind == "note":
-        lines = (context.require_data().notes.folder.read(hit.name) or "").split("\n")
-        where, text = f"{hit.name}:{hit.place}", "\n".join(lines[hit.place - 1 : hit.place + _HIT_LINES])
-    else:
-        event = next(context.require_data().open_log(hit.name).read(hit.place), None)
-        where, text = f"{hit.name} m{hit.place}", next(extract_log_lines("", [event] if event is not None else [])).text
-    text = context.mask(text)
-    offset = find_match_offset(text, parse_query(words, _MAX_QUERY_WORDS))
-    return f"{clean_line(where)}  {cut_snippet(text, offset, _EXCERPT_CHARS)}"
 
 
 # --- sessions ---------------------------------------------------------------------------------------------------------
@@ -170,32 +125,6 @@ def _find_last(context: CommandContext) -> str:
     if not last:
         raise BadInput("This folder has no other session.", "/sessions lists those of all folders.")
     return last
-
-
-async def run_fork(context: CommandContext, arguments: str) -> CommandAnswer:
-    """Both `NAME` and `at ID` are optional. ID is the number of a record or the id of a message."""
-    context.require_idle()
-    name, _, at = f" {arguments}".rpartition(" at ")
-    if not _RECORD_NUMBER.fullmatch(at):
-        name, at = arguments, str(context.session.log.head)
-    name = name.strip() or make_session_name(context.session_name)
-    match = _RECORD_NUMBER.fullmatch(at)
-    assert match is not None
-    context.require_data().fork(context.session_name, int(match[1]), name)
-    text = f"{clean_line(name)} is a copy of {clean_line(context.session_name)} at record {match[1]}. Continuing in it."
-    return CommandAnswer(text, action=ResumeSession(name))
-
-
-async def run_export(context: CommandContext, arguments: str) -> CommandAnswer:
-    path = (
-        Path(arguments).expanduser() if arguments else Path(re.sub(r"[^\w.-]", "_", context.session_name) + ".tidegate")
-    )
-    if path.exists():
-        raise BadInput(f"{path} exists already.", "Name another file.")
-    done = await asyncio.to_thread(export_session, context.require_data(), context.session_name, path)
-    masked = f"; {format_count(done.masked_count, 'secret')} masked" if done.masked_count else ""
-    counts = f"{format_count(done.event_count, 'record')} and {format_count(done.file_count, 'file')}"
-    return CommandAnswer(f"{path} has {counts}{masked}.")
 
 
 # --- what happened ----------------------------------------------------------------------------------------------------
@@ -283,23 +212,19 @@ def _session_names(context: CommandContext | None) -> list[str]:
 
 
 SESSION_COMMANDS: Final = (
-    Command(
-        "recall",
-        "read messages that left the window; with @NAME or @*, those of earlier sessions here",
-        run_recall,
-        "[@NAME] WORDS|ID|ID..ID",
-    ),
-    Command(
-        "memory",
-        "the notes; search them and all sessions",
-        run_memory,
-        "[search WORDS|show NOTE]",
-        completions=lambda _: ("search ", "show ", "list"),
+    RECALL_COMMAND._replace(run=run_recall),
+    make_command(MEMORY, "the notes; search them and all sessions", usage="[search WORDS|show NOTE]")._replace(
+        completions=lambda _: ("search ", "show ", "list")
     ),
     Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
     Command("resume", "switch to another session", run_resume, "[NAME|last]", ("open",), _session_names),
-    Command("fork", "continue in a copy of this session, as it was at some record", run_fork, "[NAME] [at ID]"),
+    make_command(
+        FORK,
+        "continue in a copy of this session, as it was at some record",
+        then="Continuing in it.",
+        make_action=lambda name: ResumeSession(str(name)),
+    ),
     Command("cost", "the cost, by model", run_cost, aliases=("usage",)),
     Command("trace", "the latest events", run_trace, "[LINES]"),
-    Command("export", "this session as one file, secrets masked", run_export, "[FILE]"),
+    make_command(EXPORT, "this session as one file, secrets masked, or a handoff to read", usage="[FILE] [--handoff]"),
 )

@@ -2,14 +2,18 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
+from tidegate.commands.operation_command import make_command
+from tidegate.commands.operations.clear import CLEAR
+from tidegate.commands.operations.undo import REDO, UNDO
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.ledger.lines import LedgerLine
 from tidegate.core.ledger.writer import PIN
 from tidegate.core.messages import user_message
+from tidegate.core.notes import FocusGiven
 from tidegate.core.plan import Decision
 from tidegate.core.text.plural import format_count
 from tidegate.session.explanation import forecast_sweep
@@ -36,14 +40,7 @@ _MOMENTS_OF_AN_EVENT: Final = ("overflow", "manual", "restore")
 
 async def run_context(context: CommandContext, arguments: str) -> CommandAnswer:
     if arguments == "clear":
-        context.require_idle()
-        messages, tokens = context.session.view.message_count, context.session.view.tokens
-        pinned = [line.text for line in list(context.session.rules) if line.what == PIN]
-        context.session.history.clear()
-        for text in pinned:
-            context.session.rules.add(text)
-        summary = f"Removed {messages} messages, {tokens:,} tokens. The log keeps them; /recall finds them."
-        return CommandAnswer(f"{summary} Pinned again: {len(pinned)}." if pinned else summary)
+        return await make_command(CLEAR).run(context, "")
     if arguments:
         return CommandAnswer("Type /context, or /context clear.", True)
     usage = measure_window_usage(
@@ -161,7 +158,7 @@ async def run_compact(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     session, before = context.session, context.session.tokens
     if arguments:
-        session.history.add_note("focus", arguments)
+        session.history.append_note(FocusGiven(arguments))
     decisions = await session.compact_async(context.summarizer, focus=arguments)
     acted = [each for each in decisions if each.acted]
     if not acted:
@@ -189,23 +186,6 @@ def _explain_no_compaction(session: Session, decisions: Sequence[Decision]) -> s
         return f"Nothing was compacted: {what}. {size}{later}"
     why = " ".join(dict.fromkeys(each.reason for each in decisions))
     return f"Nothing was compacted. {why} {size} /policy NAME chooses a policy that keeps less. {clear}"
-
-
-async def run_undo(context: CommandContext, arguments: str) -> CommandAnswer:
-    return _toggle_edit(context, context.session.history.undo, "There is no compaction to undo.", "is undone")
-
-
-async def run_redo(context: CommandContext, arguments: str) -> CommandAnswer:
-    return _toggle_edit(context, context.session.history.redo, "Nothing was undone.", "is applied again")
-
-
-def _toggle_edit(context: CommandContext, toggle: Callable[[], int | None], nothing: str, done: str) -> CommandAnswer:
-    context.require_idle()
-    before = context.session.tokens
-    seq = toggle()
-    if seq is None:
-        return CommandAnswer(nothing, True)
-    return CommandAnswer(f"The edit at {seq} {done}. Request: {before:,} -> {context.session.tokens:,} tokens.")
 
 
 async def run_pin(context: CommandContext, arguments: str) -> CommandAnswer:
@@ -307,8 +287,8 @@ WINDOW_COMMANDS: Final = (
         "context", "what fills the window; clear empties it", run_context, "[clear]", ("ctx",), lambda _: ("clear",)
     ),
     Command("compact", "compact now; a summary keeps FOCUS", run_compact, "[FOCUS]"),
-    Command("undo", "undo the latest compaction", run_undo),
-    Command("redo", "redo the compaction that was undone last", run_redo),
+    make_command(UNDO),
+    make_command(REDO),
     Command("pin", "add a rule that is always kept, word for word", run_pin, "TEXT"),
     Command(
         "pins",

@@ -19,6 +19,7 @@ from tidegate.core.events import (
     ViewEdited,
 )
 from tidegate.core.messages import Image, Message, Part, Result
+from tidegate.core.notes import RequestWeighed, is_note, read_note
 
 MAX_TIME: Final = 253_370_764_800.0
 """The beginning of the year 9999, in seconds since 1970. Most calendars end there."""
@@ -86,15 +87,14 @@ def _check_report(seq: int, used: UsageReported) -> str:
 def _check_note(seq: int, noted: NoteAdded) -> str:
     if isinstance(noted, BranchStarted) and not (noted.text.isdecimal() and noted.edit < seq):
         return "it continues the conversation after an event that is not before it"
-    if noted.topic == "weighed":
-        head, _, rest = noted.text.partition(" ")
-        counted = rest.partition(" ")[0]
-        if not (head.isdecimal() and counted.isdecimal() and len(head) < 12 and len(counted) < 12):
-            return "it does not say which request was refused"
-        if not int(head) < seq:
-            return f"it reports on a request made at record {head}"
-        return _check_counts({"counted": int(counted), "tokens": noted.tokens})
-    return ""
+    if not is_note(noted, RequestWeighed):
+        return ""
+    request = read_note(noted, RequestWeighed)
+    if request is None:
+        return "it does not say which request was refused"
+    if not request.log_head < seq:
+        return f"it reports on a request made at record {request.log_head}"
+    return _check_counts({"counted": request.counted_tokens, "tokens": request.tokens})
 
 
 def _check_counts(counts: dict[str, int]) -> str:

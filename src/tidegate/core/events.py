@@ -5,12 +5,10 @@ log without counting again. Structs are encoded as arrays without field names: a
 with a default, so that old logs can still be read.
 """
 
-from typing import Final
-
 import msgspec
 
 from tidegate.core.edits import Edit
-from tidegate.core.messages import Message, Tool
+from tidegate.core.messages import Message
 
 
 class MessageAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="said"):
@@ -66,75 +64,15 @@ class HourWriteReported(UsageReported, frozen=True, gc=False, array_like=True, t
 
 
 class NoteAdded(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="noted", omit_defaults=True):
-    """Any other fact to record, by topic.
+    """Any other fact to record, by topic, as it is stored.
 
-    The fold and the session act on these topics and ignore others (`summary_failed`, for example, is for people):
-
-    - `system`, `tools`: the fixed part of every request, its text and its tokens
-    - `undo`, `redo`: text is the seq of a ViewEdited; the view is folded again without or with it
-    - `forgotten`: text names messages whose records were rewritten to remove content; the view is folded again
-    - `clear`: everything before it leaves the view
-    - `turn`: the rules of `turn_start` have run for this turn
-    - `overflow`: a provider refused a request for its length
-    - `weighed`: the same, and the provider said the length; text is the log's head, our count and the model
-    - `foreign`: everything before it was imported; usage reports, cooldowns and cache times in it are ignored
-    - `unsigned`: a provider rejected its own signed blocks; those so far are not sent any more
-    - `birth`: what was sent before the newest answer, which has signed thinking (`core/thinking_walk.py`)
-    - `cleared`: the provider left out so many tokens of the last request before the model read it
-    - `tried`: text is a rule that freed nothing although a summary was made; it waits until the view changes
-    - `key`: text is a number of messages and the idempotency key that those just before it were added with
-    - `state_note`: text is JSON, a state note that a model wrote (`core/state_note/note.py`); the next sweep shows it
-    - `prepared_summary`: text is JSON, a summary that the policy will ask for (`session/summaries/prepared.py`)
-    - `client_speaking`: text is JSON: which client speaks from here on (`session/shared_timeline.py`)
-    - `work_record`: text is JSON: the next message is the record of what other clients did, up to an event of this log
-    - `repository_state`: text is JSON: the state of the folder's git repository when a client stopped
-    - `stored_answer`: text is JSON: under which id the provider stored the newest answer (`session/stored_answers.py`)
-    - `model`: text is JSON with `model` and `wire`: the model and dialect from here on, to render past requests
-
-    The gateway records with these, for people, what became of a request on its way; the text says why:
-
-    - `thinking_left_out`, `thinking_dropped`: signed thinking that was not sent, or that the provider dropped
-    - `sent_unmanaged`: the client's own request was sent, because no view of it could be
-    - `sent_whole`: a request that continued an answer stored by the provider was sent with the whole view instead
-    - `cache_miss_reason`: the provider's own reason why it did not read the request from its cache
+    `core/notes.py` has a type for each topic of ours; the fold and the session act on some of them. A program may add
+    notes of its own (`History.add_note`), which the engine ignores.
     """
 
     topic: str
     text: str = ""
     tokens: int = 0
-
-    @property
-    def edit(self) -> int:
-        """The seq of the event that an `undo`, a `redo` or a branch names, or 0."""
-        return int(self.text) if self.text.isdecimal() and len(self.text) < 20 else 0
-
-
-THINKING_LEFT_OUT: Final = "thinking_left_out"
-THINKING_DROPPED: Final = "thinking_dropped"
-CLEARED: Final = "cleared"
-SENT_UNMANAGED: Final = "sent_unmanaged"
-SENT_WHOLE: Final = "sent_whole"
-STORED_ANSWER: Final = "stored_answer"
-CACHE_MISS_REASON: Final = "cache_miss_reason"
-STATE_NOTE: Final = "state_note"
-"""The topic of the events that hold a state note, and the kind of the message that shows one (`core/state_note/`)."""
-STATE_NOTE_FAILED: Final = "state_note_failed"
-"""The topic of the events that say why there is no new state note, or no prepared summary."""
-PREPARED_SUMMARY: Final = "prepared_summary"
-"""The topic of the events that hold a summary for a policy (`session/summaries/prepared.py`)."""
-CLIENT_SPEAKING: Final = "client_speaking"
-WORK_RECORD: Final = "work_record"
-LISTED_TOPICS: Final = frozenset(
-    {
-        *("undo", "redo", "clear", "forgotten", "overflow", "unsigned"),
-        *(THINKING_LEFT_OUT, THINKING_DROPPED, SENT_UNMANAGED, SENT_WHOLE),
-        *(STATE_NOTE, STATE_NOTE_FAILED, PREPARED_SUMMARY),
-        *(CLIENT_SPEAKING, WORK_RECORD),
-    }
-)
-"""Notes that a list of what happened to a session has, beside its edits."""
-
-BRANCH = "branch"
 
 
 class BranchStarted(NoteAdded, frozen=True, gc=False, array_like=True, tag="branched", omit_defaults=True):
@@ -144,7 +82,12 @@ class BranchStarted(NoteAdded, frozen=True, gc=False, array_like=True, tag="bran
     showing both branches as one conversation.
     """
 
-    topic: str = BRANCH
+    topic: str = "branch"
+
+    @property
+    def edit(self) -> int:
+        """The seq of the event after which the conversation continues, or 0."""
+        return read_edit_number(self.text)
 
 
 class HostNote(NoteAdded, frozen=True, gc=False, array_like=True, tag="host_noted", omit_defaults=True):
@@ -173,9 +116,9 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Event)
 
 
-def read_tools(noted: NoteAdded) -> tuple[Tool, ...]:
-    """The tools that a note of the topic `tools` lists."""
-    return msgspec.json.decode(noted.text, type=tuple[Tool, ...])
+def read_edit_number(text: str) -> int:
+    """The seq of the event that the text of a note names, or 0."""
+    return int(text) if text.isdecimal() and len(text) < 20 else 0
 
 
 def encode_event(event: Event) -> bytes:

@@ -8,8 +8,9 @@ that branch is then continued. Nothing is ever removed.
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from tidegate.core.events import BranchStarted, Event, NoteAdded
-from tidegate.core.view import REFOLD_TOPICS, LogView, Meter, RefoldNeeded, fold_error
+from tidegate.core.events import BranchStarted, Event
+from tidegate.core.notes import REFOLD_NOTES, EditRedone, EditUndone, is_note, read_note
+from tidegate.core.view import LogView, Meter, RefoldNeeded, fold_error
 
 
 class BranchPoint(NamedTuple):
@@ -83,13 +84,14 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
                         hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
                         raise RefoldNeeded
                     view.start_branch(event)
-                elif isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
+                elif is_note(what, *REFOLD_NOTES):
                     view.pass_over(event)
-                    if event.seq > seen and what.topic != "forgotten":
-                        seen, seq = event.seq, what.edit
+                    undone, redone = read_note(what, EditUndone), read_note(what, EditRedone)
+                    if event.seq > seen and (toggle := undone or redone) is not None:
+                        seen, seq = event.seq, toggle.edit
                         if not seq:
                             raise fold_error(seen, "it names no edit")
-                        skip = skip | {seq} if what.topic == "undo" else skip - {seq}
+                        skip = skip | {seq} if undone is not None else skip - {seq}
                         raise RefoldNeeded
                 else:
                     view.fold(event)

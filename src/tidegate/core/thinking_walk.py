@@ -6,8 +6,9 @@ before it: to the system prompt, the tools, all messages, and the thinking block
 such blocks after the edited place are left out, in this and all later requests; those before it stay, and those made
 after the edit stay as long as nothing changes again.
 
-Each answer with such thinking is logged with its *birth*: a hash of what was sent before it, and the message with the
-thinking before it. So an undo, a fork or a restart cannot bring a block back into a place where it was not made.
+Each answer with such thinking is logged with its *birth* (`AnswerBirth`): a hash of what was sent before it, and the
+message with the thinking before it. So an undo, a fork or a restart cannot bring a block back into a place where it was
+not made.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,6 @@ import msgspec
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Message, Text, Thinking, Tool, compacts_history
 
-BIRTH_TOPIC = "birth"
-"""A note after an answer; its text is the birth of the newest answer."""
 BORN_ELSEWHERE = "elsewhere"
 """The birth of an answer to something that was not a view, so that no view has its place."""
 

@@ -27,18 +27,7 @@ import msgspec
 from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
-from tidegate.core.events import (
-    BRANCH,
-    CLEARED,
-    STATE_NOTE,
-    Event,
-    HostNote,
-    MessageAdded,
-    NoteAdded,
-    UsageReported,
-    ViewEdited,
-    read_tools,
-)
+from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import (
     ARCHIVED,
     INTERRUPTED,
@@ -55,8 +44,26 @@ from tidegate.core.messages import (
     is_user_request,
     result_of,
 )
+from tidegate.core.notes import (
+    REFOLD_NOTES,
+    AnswerBirth,
+    ContextCleared,
+    LogImported,
+    ModelNote,
+    RequestOverflowed,
+    RequestWeighed,
+    RuleFruitless,
+    SignaturesRefused,
+    StateNote,
+    SystemSet,
+    ToolsSet,
+    TurnStarted,
+    ViewCleared,
+    kind_of,
+    read_note,
+)
 from tidegate.core.text.user_rules import rules_of
-from tidegate.core.thinking_walk import BIRTH_TOPIC, seq_of_id
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import (
     REQUEST_OVERHEAD,
     TokenCounter,
@@ -155,8 +162,6 @@ def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None
             items.extend(_make_item(insert.message, insert.tokens, meter) for insert in behind)
     return _AppliedEdits(items, first)
 
-
-REFOLD_TOPICS = frozenset({"undo", "redo", "forgotten", BRANCH})
 
 _FIRST_REPORT_PRIOR = 500
 """Tokens assumed to be counted exactly when the first report comes."""
@@ -410,54 +415,62 @@ class LogView(View):
                 self.metered_since_report += item.metered_tokens
 
     def _note(self, noted: NoteAdded) -> None:
-        if noted.topic in REFOLD_TOPICS:
+        kind = kind_of(noted)
+        if kind in REFOLD_NOTES or isinstance(noted, BranchStarted):
             raise RefoldNeeded
-        if noted.topic in ("system", "tools", "unsigned", BIRTH_TOPIC):
+        if kind in (SystemSet, ToolsSet, SignaturesRefused, AnswerBirth):
             self._note_head(noted)
-        elif noted.topic == STATE_NOTE:
+        elif kind is StateNote:
             self.state_note, self.state_note_seq = noted.text, self.head
-        elif noted.topic == "clear":
+        elif kind is ViewCleared:
             self.state_note, self.state_note_seq = "", 0
             self.compaction_id, self.compaction_tokens, self.covered_items = "", 0, []
             self.orphans = []
             self._moved()
             self._rebuild([], 0)
-        elif noted.topic == CLEARED:
+        elif kind is ContextCleared:
             self.cleared_tokens = min(max(noted.tokens, 0), self.tokens)
-        elif noted.topic == "turn":
+        elif kind is TurnStarted:
             self.started_turns = self.total_turns
-        elif noted.topic == "weighed":
-            head, counted, model = noted.text.split(" ", 2)
-            self._use(UsageReported(model, int(head), int(counted), noted.tokens))
-            if is_plausible_report(int(counted), noted.tokens):  # refused for its length: raise the scale at once
-                self.scale_by_model[model] = max(self.scale_by_model[model], min(noted.tokens / int(counted), 3.0))
-        elif noted.topic == "overflow":
+        elif kind is RequestWeighed:
+            self._weigh(RequestWeighed.unpack(noted))
+        elif kind is RequestOverflowed:
             self.recoveries += 1
-        elif noted.topic == "tried":
+        elif kind is RuleFruitless:
             self.fruitless_rules = {rule: at for rule, at in self.fruitless_rules.items() if at == self.changed_seq}
-            self.fruitless_rules[noted.text] = self.changed_seq
-        elif noted.topic == "model":
+            self.fruitless_rules[RuleFruitless.unpack(noted).text] = self.changed_seq
+        elif kind is ModelNote:
             self.model_note = noted.text
-        elif noted.topic == "foreign":
+        elif kind is LogImported:
             self._forget_reports()
+
+    def _weigh(self, request: RequestWeighed) -> None:
+        """A provider refused a request for its length and said it: raise the scale at once."""
+        model, counted, tokens = request.model, request.counted_tokens, request.tokens
+        self._use(UsageReported(model, request.log_head, counted, tokens))
+        if is_plausible_report(counted, tokens):
+            self.scale_by_model[model] = max(self.scale_by_model[model], min(tokens / counted, 3.0))
 
     def _note_head(self, noted: NoteAdded) -> None:
         """A note about what signed thinking is bound to."""
-        tokens = min(max(noted.tokens, 0), MAX_TOKEN_COUNT)
-        if noted.topic == BIRTH_TOPIC:
+        if (birth := read_note(noted, AnswerBirth)) is not None:
             place = next((n for n in reversed(range(len(self.items))) if self.items[n].message.role == "assistant"), -1)
             if place >= 0:
-                self.items[place] = msgspec.structs.replace(self.items[place], birth=noted.text)
-        elif noted.topic == "unsigned":
+                self.items[place] = msgspec.structs.replace(self.items[place], birth=birth.text)
+        elif kind_of(noted) is SignaturesRefused:
             self.rejected_seq = self.head
             self._moved()
             self._rebuild(self.items, 0)
         else:
-            if noted.topic == "system":
-                self.system, self.system_tokens, self.system_at = noted.text, tokens, self.head
+            if (system := read_note(noted, SystemSet)) is not None:
+                self.system, self.system_at = system.text, self.head
+                self.system_tokens = min(max(system.tokens, 0), MAX_TOKEN_COUNT)
+                by_host = system.by_host
             else:
-                self.tools, self.tools_tokens, self.tools_at = read_tools(noted), tokens, self.head
-            self._fixed_changed(isinstance(noted, HostNote))
+                change = ToolsSet.unpack(noted)
+                self.tools, self.tools_at, by_host = change.tools, self.head, change.by_host
+                self.tools_tokens = min(max(change.tokens, 0), MAX_TOKEN_COUNT)
+            self._fixed_changed(by_host)
 
     def _forget_reports(self) -> None:
         """The log was written elsewhere: its reports and times say nothing about providers and clocks here."""

@@ -12,13 +12,14 @@ import msgspec
 from tidegate.core.edits import Drop, Edit, RemoveRule, Replace
 from tidegate.core.events import Event, EventPayload, MessageAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking
+from tidegate.core.notes import ModelNote, ToolsSet, is_note
 from tidegate.store.log import LogReader
 
 _MASK = "[masked]"
 _EXTRA_TOKENS = 8
 """Tokens by which a mark may exceed the text it replaces. A count must stay an upper bound of what is sent."""
 
-_JSON_TOPICS = ("tools", "model")
+_JSON_NOTES = (ToolsSet, ModelNote)
 
 
 class MaskedLog:
@@ -93,7 +94,7 @@ class EventMasker:
         elif isinstance(what, UsageReported):
             return what
         else:
-            text = self.mask_json(what.text) if what.topic in _JSON_TOPICS else self.mask_text(what.text)
+            text = self.mask_json(what.text) if is_note(what, *_JSON_NOTES) else self.mask_text(what.text)
             changed = msgspec.structs.replace(what, text=text, tokens=self._raise_count(what.tokens, before))
         return changed if self.count > before else what
 

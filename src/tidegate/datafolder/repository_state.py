@@ -10,13 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
-from tidegate.core.events import Event, NoteAdded
+from tidegate.core.events import Event
+from tidegate.core.notes import FileState, RepositoryState, is_note, read_note
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 
-REPOSITORY_TOPIC: Final = "repository_state"
 _DEADLINE: Final = 5.0
 _MAX_OUTPUT: Final = 1_000_000
 _MAX_FILES: Final = 500
@@ -30,23 +28,6 @@ _SETTINGS: Final = (
     "submodule.recurse=false",
     "protocol.allow=never",
 )
-
-
-class FileState(msgspec.Struct, frozen=True, array_like=True):
-    """A changed or untracked file: its name, git's two letters, its size, and its time in nanoseconds."""
-
-    name: str
-    state: str
-    size: int = 0
-    time: int = 0
-
-
-class RepositoryState(msgspec.Struct, frozen=True):
-    """The branch (empty if the head is detached), the commit (empty if there is none), and the files not committed."""
-
-    branch: str
-    commit: str
-    files: tuple[FileState, ...] = ()
 
 
 def read_repository_state(folder: Path, *, deadline: float = _DEADLINE) -> RepositoryState | None:
@@ -125,19 +106,10 @@ def _look_at(root: Path, name: str, state: str) -> FileState:
     return FileState(name, state, found.st_size, found.st_mtime_ns)
 
 
-def encode_repository_state(state: RepositoryState) -> NoteAdded:
-    return NoteAdded(REPOSITORY_TOPIC, msgspec.json.encode(state).decode())
-
-
 def find_repository_state(events: Sequence[Event]) -> RepositoryState | None:
     """The newest state that a log has; None if it has none."""
-    for event in reversed(events):
-        if isinstance(event.payload, NoteAdded) and event.payload.topic == REPOSITORY_TOPIC:
-            try:
-                return msgspec.json.decode(event.payload.text, type=RepositoryState)
-            except msgspec.DecodeError:  # a log may hold anything
-                return None
-    return None
+    newest = next((event.payload for event in reversed(events) if is_note(event.payload, RepositoryState)), None)
+    return None if newest is None else read_note(newest, RepositoryState)
 
 
 def describe_change(before: RepositoryState, now: RepositoryState) -> list[str]:

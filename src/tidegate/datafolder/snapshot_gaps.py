@@ -13,8 +13,19 @@ from typing import Literal, TypedDict, assert_never
 import msgspec
 
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import STATE_NOTE, Event, MessageAdded, NoteAdded, ViewEdited, read_tools
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool, encode_into_bytes
+from tidegate.core.events import Event, MessageAdded, ViewEdited
+from tidegate.core.messages import (
+    Call,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    Tool,
+    encode_into_bytes,
+)
+from tidegate.core.notes import N, StateNote, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.text.user_rules import rules_of
 from tidegate.core.view import Item, View, resolve_visibility
 
@@ -165,17 +176,18 @@ def _fill_gap(view: View, gap: Gap, originals: _Originals) -> bool:
     read = originals.read_event
     match gap.field:
         case "system":
-            note = _read_note(read(view.system_at), "system")
-            view.system = note.text if note else ""
-            return note is not None and _hash(view.system) == gap.sha256
+            system = _read(read(view.system_at), SystemSet)
+            view.system = system.text if system else ""
+            return system is not None and _hash(view.system) == gap.sha256
         case "tools":
-            note = _read_note(read(view.tools_at), "tools")
-            view.tools = read_tools(note) if note else ()
-            return note is not None and _hash(view.tools) == gap.sha256
+            tools = _read(read(view.tools_at), ToolsSet)
+            view.tools = tools.tools if tools else ()
+            return tools is not None and _hash(view.tools) == gap.sha256
         case "state_note":
-            note = _read_note(read(view.state_note_seq), STATE_NOTE)
-            view.state_note = note.text if note else ""
-            return note is not None and _hash(view.state_note) == gap.sha256
+            event = read(view.state_note_seq)
+            text = event.payload.text if event is not None and is_note(event.payload, StateNote) else None
+            view.state_note = text or ""
+            return text is not None and _hash(view.state_note) == gap.sha256
         case "removed_rules":
             view.removed_rules = _read_removed_rules(sorted(set(view.removed_rules.values())), originals)
             return _hash(view.removed_rules) == gap.sha256
@@ -188,9 +200,8 @@ def _fill_gap(view: View, gap: Gap, originals: _Originals) -> bool:
             assert_never(gap.field)
 
 
-def _read_note(event: Event | None, topic: str) -> NoteAdded | None:
-    note = event.payload if event is not None else None
-    return note if isinstance(note, NoteAdded) and note.topic == topic else None
+def _read(event: Event | None, kind: type[N]) -> N | None:
+    return read_note(event.payload, kind) if event is not None else None
 
 
 def _read_removed_rules(seqs: list[int], originals: _Originals) -> dict[str, int]:

@@ -21,11 +21,12 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
+from tidegate.core.events import BranchStarted, Event, MessageAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
+from tidegate.core.notes import REFOLD_NOTES, is_note
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import make_policy_meter
-from tidegate.core.view import REFOLD_TOPICS, LogView, View
+from tidegate.core.view import LogView, View
 from tidegate.datafolder.snapshot_gaps import EventReader, Gap, SecretSearch, censor_fields, fill_gaps
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, write_atomically
 from tidegate.session.conversation import LiveConversation
@@ -228,7 +229,7 @@ def make_snapshot_watcher(
     def keep(event: Event) -> None:
         if isinstance(event.payload, MessageAdded):
             search.search_event(event)
-        is_moved = isinstance(event.payload, NoteAdded) and event.payload.topic in REFOLD_TOPICS
+        is_moved = isinstance(event.payload, BranchStarted) or is_note(event.payload, *REFOLD_NOTES)
         if is_moved or event.seq - saved >= gap:
             save(event)
 

@@ -16,8 +16,8 @@ from urllib.parse import quote
 import aiohttp
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError
-from tidegate.core.events import CACHE_MISS_REASON, SENT_UNMANAGED, NoteAdded
 from tidegate.core.messages import Tool
+from tidegate.core.notes import CacheMissReason, SentUnmanaged
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.access import (
@@ -497,7 +497,7 @@ class Gateway:
         client, session = exchange.client, exchange.conversation.following.session
         self.metrics.count("defects", dialect=client.dialect)
         self.log_line(f"a defect: {defect.args[0]}")
-        exchange.notes.append(NoteAdded(SENT_UNMANAGED, f"a defect: {defect.args[0]}"))
+        exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
         whole = exchange.followed.tokens + exchange.followed.saved_tokens
         window = session.window if whole > (session.window or whole) else None
         text = await self._unmanaged.shorten(client, window, exchange.conversation) or exchange.own.text
@@ -613,7 +613,7 @@ class Gateway:
         if copy.dropped_thinking:
             self._thinking.report_dropped(exchange, copy.dropped_thinking)
         if copy.cache_miss_reason:
-            exchange.notes.append(NoteAdded(CACHE_MISS_REASON, copy.cache_miss_reason))
+            exchange.notes.append(CacheMissReason(copy.cache_miss_reason).pack())
         has_id = exchange.dialect.stored_answers is not None
         stored = self._responses.make_notes(exchange, copy, copied) if has_id else []
         notes, exchange.notes = [*notes, *exchange.notes, *stored], []

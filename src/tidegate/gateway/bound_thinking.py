@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 from urllib.parse import urlsplit
 
-from tidegate.core.events import THINKING_DROPPED, NoteAdded
+from tidegate.core.notes import ThinkingDropped
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.exchange import Exchange
@@ -114,14 +114,14 @@ class BoundThinking:
         if note is not None:
             self._count_left_out()
             self._log_line(note.text)
-            exchange.notes.append(note)
+            exchange.notes.append(note.pack())
 
     def report_dropped(self, exchange: Exchange, places: int) -> None:
         """Say that the provider dropped thinking of a request."""
         self._metrics.count("dropped_thinking", places)
         why = f"the upstream dropped {places} blocks of thinking (input_transformations)"
         self._log_line(why)
-        exchange.notes.append(NoteAdded(THINKING_DROPPED, why))
+        exchange.notes.append(ThinkingDropped(why).pack())
 
     def _count_left_out(self) -> None:
         self._metrics.count("requests_with_thinking_left_out")

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
+from tidegate.core.notes import ClientNote
 from tidegate.datafolder.masking import MaskedLog
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.settings import ContinuedSession
 from tidegate.session.continuation import Continuation, ContinuedRun
-from tidegate.session.shared_timeline import ClientNote
 from tidegate.store.log import LogReader
 
 

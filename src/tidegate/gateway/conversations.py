@@ -5,7 +5,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
 
 import msgspec
 
@@ -24,7 +23,6 @@ from tidegate.session.serial_calls import run_in_thread
 from tidegate.store.log import LogReader
 from tidegate.wire.splicing.units import HostUnit
 
-PARENT_TOPIC: Final = "parent"
 MakeWatcher = Callable[[str], Callable[[Event], None]]
 
 

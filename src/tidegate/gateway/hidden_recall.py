@@ -13,15 +13,15 @@ import msgspec
 from tidegate.core.errors import BadInput
 from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Call, Message, Tool, calls_of, result_of, text_of
+from tidegate.core.notes import HiddenCall, HiddenCalls
 from tidegate.gateway.conversations import Conversation
 from tidegate.session.answer_copy import CopiedAnswer
-from tidegate.session.host_tree import encode_hidden_calls
 from tidegate.session.managed_request import ClientRequest, continue_stored, find_new_faults, read_client_request
 from tidegate.session.recall import recall_message, recall_text
 from tidegate.wire.answers import create_merged_answer, read_reply
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenCall, HiddenResult
+from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult
 from tidegate.wire.streaming.merged_answer import MergedAnswer
 
 RECALL_NAME: Final = "recall"
@@ -185,7 +185,7 @@ class HiddenRecall:
             return msgspec.structs.replace(message, parts=kept) if kept else None, []
         self._calls, self._messages = hidden, messages
         return message, [
-            encode_hidden_calls([HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True)])
+            HiddenCalls(tuple(HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True))).pack()
         ]
 
     def continue_request(self, conversation: Conversation, client: ClientRequest, last_id: str) -> ClientRequest | None:

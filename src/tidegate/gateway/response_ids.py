@@ -14,7 +14,8 @@ from hashlib import sha256
 from typing import Final
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import SENT_UNMANAGED, SENT_WHOLE, NoteAdded
+from tidegate.core.events import NoteAdded
+from tidegate.core.notes import SentUnmanaged, SentWhole
 from tidegate.disk.folder import TextFolder
 from tidegate.gateway.callers import identify_caller
 from tidegate.gateway.conversations import Conversation, Conversations
@@ -87,7 +88,7 @@ class ResponseIds:
             )
             with opened.in_use(), suppress(TidegateError, OSError):
                 history = opened.following.session.history
-                await self._gate.run(history.add_note, SENT_UNMANAGED, _UNKNOWN)
+                await self._gate.run(history.append_note, SentUnmanaged(_UNKNOWN))
         return None, client
 
     async def _find_session(self, key: str) -> str:
@@ -113,7 +114,7 @@ class ResponseIds:
         if stored is None:
             return
         exchange.sent_view = exchange.followed.hash_view() if is_view and stored.stores_answer(client.body) else ""
-        note = NoteAdded(SENT_WHOLE, _WHOLE)
+        note = SentWhole(_WHOLE).pack()
         if client.chain is not None and not stored.has_previous_id(text) and note not in exchange.notes:
             exchange.notes.append(note)
 
@@ -136,7 +137,7 @@ class ResponseIds:
                 exchange.sent_view,
                 stored.list_phases(copied.client_messages),
                 client.chain.leading if client.chain is not None else first,
-            )
+            ).pack()
         ]
 
     async def remember(self, exchange: Exchange) -> None:

@@ -22,11 +22,11 @@ from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
-from tidegate.core.events import NoteAdded
 from tidegate.core.messages import calls_of
+from tidegate.core.notes import CallerMark, ParentSession, read_note
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.callers import Caller
-from tidegate.gateway.conversations import PARENT_TOPIC, Conversation, Conversations
+from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.routing import ClientId
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.session.following import HostItem
@@ -44,7 +44,6 @@ _MAX_GROWING_CHAINS: Final = 64
 """Conversations whose hashes are kept to be continued."""
 _OLD_NAME: Final = re.compile(r"auto-[0-9a-f]{24}(-\d{1,2})?\Z")
 """Names of versions that did not know callers."""
-_CALLER_TOPIC: Final = "caller"
 """A note with the mark of the caller who continued a session of a version that did not know callers."""
 
 
@@ -101,7 +100,7 @@ class SessionSearch:
         if client.parent and conversation.following.session.log.head <= 2:
             with conversation.in_use():
                 parent = conversation.parent
-                await self._gate.run(conversation.following.session.history.add_note, PARENT_TOPIC, parent)
+                await self._gate.run(conversation.following.session.history.append_note, ParentSession(parent))
         return conversation
 
     async def _find_old_name(self, request: SearchedRequest) -> str:
@@ -214,9 +213,9 @@ class SessionSearch:
 
         def claim() -> bool:
             payloads = (event.payload for event in session.log.read())
-            marks = {each.text for each in payloads if isinstance(each, NoteAdded) and each.topic == _CALLER_TOPIC}
+            marks = {note.text for each in payloads if (note := read_note(each, CallerMark)) is not None}
             if not marks and mark:
-                session.history.add_note(_CALLER_TOPIC, mark)
+                session.history.append_note(CallerMark(mark))
             return marks <= {mark}
 
         with conversation.in_use():

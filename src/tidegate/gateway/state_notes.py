@@ -15,10 +15,12 @@ from typing import Final
 import aiohttp
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.notes import SideCost
 from tidegate.core.state_note.answer import AnswerUnusable
 from tidegate.core.state_note.note import choose_note_limits
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.core.usage import Usage
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import BodyTooLarge, read_headers
@@ -30,10 +32,8 @@ from tidegate.gateway.upstream_clients import UpstreamClients
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.costs import SideCost, make_spent_note
-from tidegate.session.note_writer import NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
+from tidegate.session.note_writer import NOTE_PURPOSE, NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
 from tidegate.session.state_notes import NoteReport, WriteTask, Written
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 _MAX_ANSWER_BYTES: Final = 4_000_000
@@ -223,7 +223,7 @@ class GatewayNotes:
         self._metrics.count("state_note_input_tokens", usage.input_tokens)
         self._metrics.count("state_note_cached_tokens", usage.cache_read)
         self._metrics.count("state_note_output_tokens", usage.output_tokens)
-        note = make_spent_note(SideCost(model, usage, "state_note"))
+        cost = SideCost(model, usage, NOTE_PURPOSE)
         with conversation.in_use():
             if not self._is_closed(conversation):
-                await self._gate.wait(session.call_async, session.history.add_note, note.topic, note.text)
+                await self._gate.wait(session.call_async, session.history.append_note, cost)

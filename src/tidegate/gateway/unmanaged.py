@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tidegate.core.errors import TidegateError, TooSmall
-from tidegate.core.events import SENT_UNMANAGED
+from tidegate.core.notes import SentUnmanaged
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation
@@ -101,7 +101,7 @@ class UnmanagedRequests:
             return
         following.unmanaged_reason, session = why, following.session
         with suppress(TidegateError, OSError):
-            await self._gate.wait(session.call_async, session.history.add_note, SENT_UNMANAGED, why)
+            await self._gate.wait(session.call_async, session.history.append_note, SentUnmanaged(why))
 
     def _clean(
         self, request: IncomingRequest, own: ClientRequest, conversation: Conversation | None, text: bytes

@@ -12,8 +12,8 @@ from contextvars import copy_context
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.messages import Message, Text
+from tidegate.core.notes import SideCost
 from tidegate.core.state_note.answer import AnswerUnusable
-from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
@@ -101,8 +101,7 @@ class FrameworkNotes(Generic[HostObject]):
             arrived = self._arrived.pop(name, [])
         for task, made, spent in arrived:
             if spent is not None:
-                note = make_spent_note(spent)
-                session.history.add_note(note.topic, note.text)
+                session.history.append_note(spent)
             if not isinstance(made, NoteRefused):
                 session.state_notes.store(task, made)
                 continue

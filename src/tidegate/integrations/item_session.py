@@ -10,12 +10,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from tidegate.core.events import NoteAdded
+from tidegate.core.notes import ItemsChanged, read_note
 from tidegate.integrations.session_names import SessionName
 from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.wire.parsing import encode_json_text
 
-_ITEMS_TOPIC = "openai_agents.items"
 _Item: TypeAlias = Any
 """One of the framework's many typed dictionaries."""
 
@@ -73,7 +72,7 @@ class TidegateSession:
     def _note(self, change: dict[str, object]) -> None:
         session = self._threads.follow(self._name.name).session
         session.history.refresh()
-        session.history.add_note(_ITEMS_TOPIC, encode_json_text(change))
+        session.history.append_note(ItemsChanged(encode_json_text(change)))
 
     def _read_items(self) -> list[_Item]:
         session = self._threads.follow(self._name.name).session
@@ -81,7 +80,7 @@ class TidegateSession:
         items: list[_Item] = []
         for event in session.log.read():
             payload = event.payload
-            if isinstance(payload, NoteAdded) and payload.topic == _ITEMS_TOPIC:
-                change = msgspec.json.decode(payload.text, type=dict[str, Any])
+            if (note := read_note(payload, ItemsChanged)) is not None:
+                change = msgspec.json.decode(note.text, type=dict[str, Any])
                 items = [*items, *change["add"]] if "add" in change else items[: change["keep"]]
         return items

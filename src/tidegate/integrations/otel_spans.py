@@ -17,6 +17,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.event_check import is_possible_time
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import Message, calls_of, result_of
+from tidegate.core.notes import CompactionEnded, CompactionStarted, is_note
 from tidegate.wire.registry import DIALECTS, find_dialect_of_model
 
 if TYPE_CHECKING:
@@ -159,8 +160,8 @@ class _SpanWatcher:
                 self._answered(edit.message, event, "interrupted")
 
     def _noted(self, what: NoteAdded, event: Event) -> None:
-        if what.topic in ("compaction_start", "compaction_end"):
-            self._compacting = event.time if what.topic == "compaction_start" else 0.0
+        if is_note(what, CompactionStarted, CompactionEnded):
+            self._compacting = event.time if is_note(what, CompactionStarted) else 0.0
 
     def _span(
         self, does: str, to: str, start: float, end: float, attributes: _Attributes, kind: "SpanKind | None" = None

@@ -5,8 +5,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.events import Event, MessageAdded
 from tidegate.core.messages import HANDOFF, Message, calls_of, text_of
+from tidegate.core.notes import ContentForgotten, is_note
 
 
 class LogLine(NamedTuple):
@@ -35,7 +36,7 @@ def extract_log_lines(session: str, events: Iterable[Event]) -> Iterator[LogLine
         what = event.payload
         message = what.message if isinstance(what, MessageAdded) and what.message.kind != HANDOFF else None
         text = extract_message_text(message) if message is not None else ""
-        yield LogLine(session, event.seq, text, isinstance(what, NoteAdded) and what.topic == "forgotten")
+        yield LogLine(session, event.seq, text, is_note(what, ContentForgotten))
 
 
 def extract_message_text(message: Message) -> str:

@@ -15,9 +15,9 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.usage import Usage
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
 from tidegate.models.token_counters import strip_model_name
-from tidegate.wire.usage import Usage
 
 LOCAL_PROVIDERS: Final = (
     "ollama",

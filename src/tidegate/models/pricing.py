@@ -6,7 +6,7 @@ from typing import NamedTuple
 import msgspec
 
 from tidegate.core.sweep.cost_model import ASSUMED_PRICES, CachePrices
-from tidegate.wire.usage import Usage
+from tidegate.core.usage import Usage
 
 _MILLION = 1_000_000
 # Only Anthropic charges for keeping input for an hour: https://platform.claude.com/docs/en/about-claude/pricing

@@ -14,13 +14,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 import msgspec
 
 from tidegate.core.errors import GiveUp
+from tidegate.core.usage import Usage
 from tidegate.models.errors.classification import ProviderError
 from tidegate.wire.answers import create_assembler, encode_response_frames
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import Delta, Reply
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage import Usage
 
 __all__ = ["BrokenAnswer", "ScriptStep", "ScriptedAnswer", "ScriptedProvider"]
 

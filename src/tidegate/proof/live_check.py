@@ -17,10 +17,12 @@ from urllib.parse import urlsplit
 from tidegate import __version__
 from tidegate.agent.config.provider_target import ProviderTarget
 from tidegate.core.errors import BadInput
-from tidegate.core.events import MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.messages import Thinking, calls_of, text_of
+from tidegate.core.notes import HiddenCalls, SentUnmanaged, ThinkingDropped, ThinkingLeftOut, is_note
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.secrets import SecretMask
+from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.hidden_recall import MAX_ROUNDS
@@ -32,13 +34,11 @@ from tidegate.models.http.provider import HttpProvider, RetrySettings
 from tidegate.models.pricing import TokenRates, compute_cost
 from tidegate.models.provider import collect_reply
 from tidegate.session.costs import CostReport
-from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
 from tidegate.session.session import Session
 from tidegate.store.log import LogReader
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 MAX_DOLLARS: Final = 0.5
@@ -272,9 +272,9 @@ def _read_log(log: LogReader, has_word: bool) -> list[LiveResult]:
             sweeps += what.stage != "cap_result"
         elif isinstance(what, MessageAdded):
             calls += bool(calls_of(what.message))
-        elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC:
-            recalls += len(decode_hidden_calls(what.text))
-        elif isinstance(what, NoteAdded) and what.topic in ("thinking_left_out", "thinking_dropped", "sent_unmanaged"):
+        elif is_note(what, HiddenCalls):
+            recalls += len(HiddenCalls.unpack(what).calls)
+        elif is_note(what, ThinkingLeftOut, ThinkingDropped, SentUnmanaged):
             notes.append(f"{what.topic}: {what.text}")
     word = "the model answered with the code word" if has_word else "the model did not answer with the code word"
     return [

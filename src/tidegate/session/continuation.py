@@ -19,6 +19,7 @@ from tidegate.core.events import Event, EventPayload, MessageAdded
 from tidegate.core.ledger.recall_pointers import RecallRange
 from tidegate.core.ledger.writer import held_rules
 from tidegate.core.messages import HANDOFF, MarkedText, Message
+from tidegate.core.notes import ClientNote, HandoffNote
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line, clean_text
@@ -26,13 +27,7 @@ from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter, count_message
 from tidegate.core.view import View
 from tidegate.session.handoff import HANDOFF_WINDOW, fit_work, write_work
-from tidegate.session.shared_timeline import (
-    ClientNote,
-    HandoffNote,
-    SharedTimeline,
-    encode_note,
-    select_events,
-)
+from tidegate.session.shared_timeline import SharedTimeline, select_events
 from tidegate.store.log import LogReader
 
 _ROOM_PART: Final = 3
@@ -100,7 +95,7 @@ class Continuation:
                 f"{clean_line(speaker.title)} works in the session {clean_line(self._run.session)}, too: it is a fork"
                 " from here on, and neither sees what the other does"
             )
-        return [encode_note(self.client)]
+        return [self.client.pack()]
 
     def wants_record(self, *, has_tools: bool) -> bool:
         """Whether the request is the first of the client's conversation in this run."""
@@ -115,7 +110,7 @@ class Continuation:
         record = write_record(read, self._run, after, choose_record_tokens(room), counter, without=own)
         if record is None:
             return []
-        return [encode_note(record.note), MessageAdded(record.message, count_message(record.message, counter))]
+        return [record.note.pack(), MessageAdded(record.message, count_message(record.message, counter))]
 
     def note_begun(self, has_record: bool, *, has_tools: bool) -> None:
         """The client's messages are in the log."""

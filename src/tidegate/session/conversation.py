@@ -20,10 +20,10 @@ from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning
 from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
-from tidegate.core.thinking_walk import BIRTH_TOPIC, has_signed_data
+from tidegate.core.notes import AnswerBirth, KeyUsed, SideCost, SystemSet, ToolsSet, is_note, read_note
+from tidegate.core.thinking_walk import has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
 from tidegate.core.view import LogView, Meter, RefoldNeeded, View, resolve_visibility
-from tidegate.session.costs import SideCost, make_spent_note
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read
@@ -46,7 +46,6 @@ _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 _MAX_KEY_CHARS = 200
-_KEY_TOPIC = "key"
 _ENCODER = msgspec.msgpack.Encoder()
 
 
@@ -235,7 +234,7 @@ class LiveLog:
         first = self._first_seq_by_key.get(key)
         if first is None:
             return None
-        given = [what for what in make(first) if not (isinstance(what, NoteAdded) and what.topic == BIRTH_TOPIC)]
+        given = [what for what in make(first) if not is_note(what, AnswerBirth)]
         stored = [event.payload for event in islice(self.log.read(first), len(given))]
         if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
             raise BadInput(
@@ -245,11 +244,9 @@ class LiveLog:
         return first
 
     def _note_key(self, event: Event) -> None:
-        what = event.payload
-        if self._first_seq_by_key is not None and isinstance(what, NoteAdded) and what.topic == _KEY_TOPIC:
-            count, _, key = what.text.partition(" ")
-            if count.isdecimal() and len(count) < 20:
-                self._first_seq_by_key.setdefault(key, max(1, event.seq - int(count)))
+        used = read_note(event.payload, KeyUsed)
+        if self._first_seq_by_key is not None and used is not None:
+            self._first_seq_by_key.setdefault(used.key, max(1, event.seq - used.messages))
 
 
 GivenMessage = Mapping[str, object] | SdkModel | Message
@@ -415,7 +412,7 @@ class LiveConversation:
         counter, thinking = self.counter, self.dialect.capabilities.plain_thinking
         answers = [message for message in messages if message.role == "assistant"]
         is_signed = len(answers) == 1 and has_signed_data(answers[0])
-        births = [NoteAdded(BIRTH_TOPIC, self._birth)] if self._birth and is_signed else []
+        births = [AnswerBirth(self._birth).pack()] if self._birth and is_signed else []
         counted: list[tuple[Message, int]] = []
         for message in messages:
             seen = resolve_visibility(message)
@@ -427,7 +424,7 @@ class LiveConversation:
                 for seq, (message, tokens) in enumerate(counted, first)
             ]
             if key:
-                payloads.append(NoteAdded(_KEY_TOPIC, f"{len(messages)} {key}"))
+                payloads.append(KeyUsed(len(messages), key).pack())
             return [*payloads, *births]
 
         return make
@@ -447,14 +444,13 @@ class LiveConversation:
         """Change the system prompt. The provider's cached prefix is lost with it."""
         text = repair_unicode(text)
         if text != self.view.system:
-            self._live.append(NoteAdded("system", text, count_system(text, self.counter)))
+            self._live.append(SystemSet(text, count_system(text, self.counter)).pack())
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
         """Change the tool definitions. The provider's cached prefix is lost with it."""
         parsed = parse_tools(tools)
         if parsed != self.view.tools:
-            text = msgspec.json.encode(parsed).decode()
-            self._live.append(NoteAdded("tools", text, count_tools(parsed, self.counter)))
+            self._live.append(ToolsSet(tuple(parsed), count_tools(parsed, self.counter)).pack())
 
     def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
@@ -486,7 +482,7 @@ class LiveConversation:
         report = HourWriteReported(*fields, long) if long else UsageReported(*fields)
         if compaction is None:
             return (report,)
-        paid = make_spent_note(SideCost(self.model, compaction, "compaction"))
+        paid = SideCost(self.model, compaction, "compaction").pack()
         return (report, paid) if any(read) else (paid,)
 
     def recall(self, ident: str) -> Message:

@@ -13,25 +13,12 @@ from typing import Final
 import msgspec
 
 from tidegate.core.events import Event, HourWriteReported, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.notes import EditRedone, EditUndone, SideCost, read_note
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.store.log import LogReader
-from tidegate.wire.usage import Usage
 
-SPENT_TOPIC: Final = "spent"
-"""Topic of the notes that record other spending than the conversation's: summaries, subagents, interrupted answers."""
 _EVENTS_PER_STEP: Final = 2_000
-
-
-class SideCost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The text of a note under `SPENT_TOPIC`. `purpose` is summary, state_note, subagent, interrupted or compaction
-    (one that the provider made); older notes have none.
-
-    The calls of a subagent are in its own log, too.
-    """
-
-    model: str
-    usage: Usage
-    purpose: str = ""
 
 
 class CostTotal(msgspec.Struct, frozen=True):
@@ -108,10 +95,11 @@ class CostReport:
             self._note(what)
 
     def _note(self, noted: NoteAdded) -> None:
-        if noted.topic in ("undo", "redo"):
-            if noted.edit in self._compaction_seqs:
-                self._count_compaction(-1 if noted.topic == "undo" else 1)
-        elif noted.topic == SPENT_TOPIC and (cost := parse_side_cost(noted)) is not None:
+        if (undone := read_note(noted, EditUndone)) is not None and undone.edit in self._compaction_seqs:
+            self._count_compaction(-1)
+        elif (redone := read_note(noted, EditRedone)) is not None and redone.edit in self._compaction_seqs:
+            self._count_compaction(1)
+        elif (cost := read_note(noted, SideCost)) is not None:
             self._add(cost.model, cost.usage, cost.purpose)
 
     def _count_compaction(self, step: int) -> None:
@@ -135,17 +123,6 @@ class CostReport:
         self.by_purpose[purpose] = _add_totals(self.by_purpose.get(purpose, CostTotal()), one)
 
 
-def make_spent_note(cost: SideCost) -> NoteAdded:
-    return NoteAdded(SPENT_TOPIC, msgspec.json.encode(cost).decode())
-
-
-def parse_side_cost(noted: NoteAdded) -> SideCost | None:
-    try:
-        return msgspec.json.decode(noted.text, type=SideCost)
-    except msgspec.MsgspecError:  # the text was forgotten, or another program wrote the note
-        return None
-
-
 class CostQueue:
     """Costs of calls beside a conversation, until the code that uses the session writes them to its log.
 
@@ -153,9 +130,9 @@ class CostQueue:
     a subagent, would append while the session is used in another thread.
     """
 
-    def __init__(self, add_note: Callable[[str, str], None]) -> None:
-        """`add_note` is that of the session's history."""
-        self._add_note = add_note
+    def __init__(self, append_note: Callable[[SideCost], None]) -> None:
+        """`append_note` is that of the session's history."""
+        self._append_note = append_note
         self._costs: deque[SideCost] = deque()
 
     def __iter__(self) -> Iterator[SideCost]:
@@ -168,8 +145,7 @@ class CostQueue:
     def write(self) -> None:
         """Write the costs to the log. Those that cannot be written stay in the queue."""
         while self._costs:
-            note = make_spent_note(self._costs[0])
-            self._add_note(note.topic, note.text)
+            self._append_note(self._costs[0])
             self._costs.popleft()
 
 

@@ -3,38 +3,9 @@
 The note comes before the result of the call. A result alone does not prove a denial: its text may come from a tool.
 """
 
-from collections.abc import Callable
-from typing import Final
-
-import msgspec
-
-from tidegate.core.events import EventPayload, MessageAdded, NoteAdded
+from tidegate.core.events import EventPayload, MessageAdded
 from tidegate.core.messages import result_of
-
-DENIED_TOPIC: Final = "denied"
-
-
-class Denial(msgspec.Struct, frozen=True):
-    """`by` completes the words "denied by"."""
-
-    call_id: str
-    tool: str
-    by: str
-
-
-def record_denial(add_note: Callable[[str, str], None], denial: Denial) -> None:
-    """Write the note with `Session.history.add_note`."""
-    add_note(DENIED_TOPIC, msgspec.json.encode(denial).decode())
-
-
-def parse_denial(payload: EventPayload) -> Denial | None:
-    """Return the denial that a note records; None for every other event and for a note of another form."""
-    if not isinstance(payload, NoteAdded) or payload.topic != DENIED_TOPIC:
-        return None
-    try:
-        return msgspec.json.decode(payload.text, type=Denial)
-    except (msgspec.MsgspecError, RecursionError):
-        return None
+from tidegate.core.notes import Denial, read_note
 
 
 class DenialIndex:
@@ -46,7 +17,7 @@ class DenialIndex:
         self._pending: dict[str, str] = {}
 
     def feed(self, payload: EventPayload) -> None:
-        if (denial := parse_denial(payload)) is not None:
+        if (denial := read_note(payload, Denial)) is not None:
             self._pending[denial.call_id] = denial.by
         elif isinstance(payload, MessageAdded) and (result := result_of(payload.message)) is not None:
             by = self._pending.pop(result.call_id, "")

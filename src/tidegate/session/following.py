@@ -29,18 +29,17 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 
 from tidegate.core.events import (
-    CLEARED,
     BranchStarted,
     EventPayload,
     HostMessageAdded,
-    HostNote,
     MessageAdded,
     NoteAdded,
 )
 from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
-from tidegate.core.thinking_walk import BIRTH_TOPIC, BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
+from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
+from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
@@ -197,7 +196,7 @@ class FollowingSession(Generic[HostObject]):
     def __init__(self, session: Session) -> None:
         self.session = session
         self._live, self._runner, _, self._note_model = session.parts
-        self._tree = HostTree(session.log.read())
+        self.tree = self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
         # The last list; as far as it is known, its ids in the log, and where each id is in the list.
         self._known: list[HostItem[HostObject]] = []
@@ -215,19 +214,14 @@ class FollowingSession(Generic[HostObject]):
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
-    @property
-    def tree(self) -> HostTree:
-        return self._tree
-
     def _fixed_part_notes(self, fixed_part: FixedPart) -> list[EventPayload]:
         session, notes = self.session, list[EventPayload]()
         system, tools = repair_unicode(fixed_part.system), fixed_part.tools
         if system != session.view.system:
-            notes.append(HostNote("system", system, count_system(system, session.counter)))
+            notes.append(SystemSet(system, count_system(system, session.counter), by_host=True).pack())
         if tools != session.view.tools:
-            text = msgspec.json.encode(tools).decode()
-            note = NoteAdded if fixed_part.is_changed else HostNote
-            notes.append(note("tools", text, count_tools(tools, session.counter)))
+            size = count_tools(tools, session.counter)
+            notes.append(ToolsSet(tools, size, by_host=not fixed_part.is_changed).pack())
         return notes
 
     def prepare(
@@ -347,14 +341,14 @@ class FollowingSession(Generic[HostObject]):
             return []
         keys = [item.key for item in items]
         size, last = self._tree.find_rewritten(keys)
-        earlier = {*self._tree.list_path(last), *(item.message.id for item in self.session.view.items)}
+        earlier = {*self._tree.list_path(last), *(item.message.id for item in self._live.view.items)}
         return restore_requests(
-            self.session.log.read(),
+            self._live.log.read(),
             earlier,
             [(item.key, item.message) for item in items[len(known) : size]],
-            {rule.text for rule in held_rules(self.session.view)},
+            {rule.text for rule in held_rules(self._live.view)},
             choose_record_tokens(self._count_room(items, fixed_part)),
-            self.session.counter,
+            self._live.counter,
         )
 
     def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:
@@ -364,7 +358,7 @@ class FollowingSession(Generic[HostObject]):
 
     def _count_room(self, items: Sequence[HostItem[HostObject]], part: FixedPart) -> int:
         """What a request leaves of the window, in our tokens."""
-        counter = self.session.counter
+        counter = self._live.counter
         fixed = count_system(part.system, counter) + count_tools(part.tools, counter)
         new = sum(count_message(item.message, counter) for item in items)
         return (self.session.window or MAX_WINDOW_TOKENS) - fixed - new
@@ -373,10 +367,10 @@ class FollowingSession(Generic[HostObject]):
         """The payloads for the end of the log as it is now. If another process appended first, they are not appended
         after its events: these may be the same ones.
         """
-        head, complete = self.session.log.head, _complete(payloads)
+        head, complete = self._live.log.head, _complete(payloads)
 
         def make(first: int) -> Sequence[EventPayload]:
-            if self.session.log.head != head:
+            if self._live.log.head != head:
                 raise _LogMoved
             return complete(first)
 
@@ -412,7 +406,7 @@ class FollowingSession(Generic[HostObject]):
             return None
         places = dict(zip(ids, count(), strict=False))
         unknown = set(later)
-        view_items = [item for item in self.session.view.items if item.message.id not in unknown]
+        view_items = [item for item in self._live.view.items if item.message.id not in unknown]
         covered = self._list_covered(items, places)
         arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(), covered)
         arrangement.extend(items, places, self._tree.hidden)
@@ -440,15 +434,15 @@ class FollowingSession(Generic[HostObject]):
 
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
         message = repair_message_texts(message) if not _is_encodable(message) else message
-        seen, session = resolve_visibility(message), self.session
-        thinking = session.dialect.capabilities.plain_thinking
-        tokens = 0 if seen is None else count_message(seen, session.counter, thinking=thinking)
+        seen, live = resolve_visibility(message), self._live
+        thinking = live.dialect.capabilities.plain_thinking
+        tokens = 0 if seen is None else count_message(seen, live.counter, thinking=thinking)
         return HostMessageAdded(message, tokens, key)
 
     def _build_request(
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
-        session = self.session
+        view = self._live.view
         ids = self._match(items)
         assert len(ids) == len(items), "each message of the host is in the log"
         arrangement = self._arrange(items)
@@ -456,16 +450,16 @@ class FollowingSession(Generic[HostObject]):
             items,
             len(items),
             None if arrangement.is_own_list(len(items)) else arrangement.list_shown(),
-            session.tokens,
+            self._runner.tokens,
             self._tree.tip,
             self._live.last_request,
             branched,
             new_messages,
-            round(max(0, self._tree.tokens - session.view.tokens) * self._runner.budget.scale),
+            round(max(0, self._tree.tokens - view.tokens) * self._runner.budget.scale),
             arrangement.walk.birth,
             ids[-1] if ids else "",
-            view_items=session.view.items,
-            view_size=len(session.view.items),
+            view_items=view.items,
+            view_size=len(view.items),
         )
 
     def list_logged(self, last_id: str, make_host: Callable[[Message], HostObject]) -> list[HostItem[HostObject]]:
@@ -477,7 +471,7 @@ class FollowingSession(Generic[HostObject]):
         size = next((n for n, (one, item) in enumerate(zip(path, made, strict=False)) if item.message.id != one), None)
         found = made[: min(len(path), len(made)) if size is None else size]
         for ident in path[len(found) :]:
-            payload = next(iter(self.session.log.read(seq_of_id(ident)))).payload
+            payload = next(iter(self._live.log.read(seq_of_id(ident)))).payload
             assert isinstance(payload, HostMessageAdded)
             found.append(HostItem(make_host(payload.message), payload.message, payload.key))
         self._logged = found
@@ -485,24 +479,24 @@ class FollowingSession(Generic[HostObject]):
 
     def _start_walk(self) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
-        session, adds = self.session, self._adds_to_requests
+        view, adds = self._live.view, self._adds_to_requests
         return ThinkingWalk(
-            session.view,
+            view,
             binds_prefix=self.binds_prefix,
             is_foreign=adds,
-            is_open=not (adds or session.view.first_edit_seq),
-            first_edit_seq=session.view.first_edit_seq,
+            is_open=not (adds or view.first_edit_seq),
+            first_edit_seq=view.first_edit_seq,
         )
 
     @property
     def binds_prefix(self) -> bool:
         """Whether signed thinking is bound to everything before it."""
-        return self.refuses_edited_thinking or self.session.dialect.binds_prefix(self.session.model)
+        return self.refuses_edited_thinking or self._live.dialect.binds_prefix(self._live.model)
 
     @property
     def sent_anything_of_ours(self) -> bool:
         """Whether anything that the host does not know was ever sent: an edit, a hidden exchange, another tool."""
-        return bool(self.session.view.first_edit_seq) or self._adds_to_requests
+        return bool(self._live.view.first_edit_seq) or self._adds_to_requests
 
     @property
     def _adds_to_requests(self) -> bool:
@@ -511,7 +505,7 @@ class FollowingSession(Generic[HostObject]):
 
     def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
-        view_items, hidden = self.session.view.items, self._tree.hidden
+        view_items, hidden = self._live.view.items, self._tree.hidden
         arrangement = self._arrangement
         if arrangement is None or arrangement.view_items is not view_items or arrangement.hidden_count != len(hidden):
             covered = self._list_covered(items, self._places)
@@ -530,7 +524,7 @@ class FollowingSession(Generic[HostObject]):
         They stay as the host sent them. Once the view was edited they are left out: thinking in them may be bound to
         what was sent then.
         """
-        view = self.session.view
+        view = self._live.view
         return items[: 0 if view.first_edit_seq else places.get(view.compaction_id, 0)]
 
     def record_reply(
@@ -550,11 +544,11 @@ class FollowingSession(Generic[HostObject]):
         provider itself left out before the model read it, as it reports them.
         """
         with self._lock:
-            if not partial and (cleared or self.session.view.cleared_tokens):
+            if not partial and (cleared or self._live.view.cleared_tokens):
                 head, counted = request.measured
                 own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
                 request = request._replace(measured=(head, max(1, counted - own)))
-                notes = [*notes, NoteAdded(CLEARED, tokens=own)]
+                notes = [*notes, ContextCleared(own).pack()]
             if reply is not None or usage or notes:
                 self._live.append_all(self._make_reply(request, reply, usage, key, notes, partial))
 
@@ -609,7 +603,7 @@ class FollowingSession(Generic[HostObject]):
         elif reply is not None:
             payloads.append(self._make_payload(reply, key or hash_message(reply)))
             if request.birth and has_signed_data(reply):
-                payloads.append(NoteAdded(BIRTH_TOPIC, request.birth))
+                payloads.append(AnswerBirth(request.birth).pack())
             payloads += notes
         if usage:  # that of an answer that compacts is about what the provider made of the request
             measured = (request.measured[0], 0) if reply and compacts_history(reply) else request.measured

@@ -3,18 +3,16 @@
 from collections.abc import Callable
 from itertools import islice
 
+import msgspec
+
 from tidegate.core.errors import BadInput
 from tidegate.core.events import Event, EventPayload, NoteAdded, encode_event
-from tidegate.session.recall import Recalled, find_edit_to_toggle, recall_text
+from tidegate.core.notes import RESERVED_TOPICS, EditRedone, EditUndone, Note, ViewCleared
+from tidegate.session.recall import Recalled, find_edit_to_redo, find_edit_to_undo, recall_text
 from tidegate.session.recall_index import RecallIndex
 from tidegate.session.request import Request, SentRequest, list_sent_requests, render_past_request
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.parsing import repair_unicode
-
-_ENGINE_TOPICS = frozenset(
-    "system tools undo redo clear turn overflow model forgotten tried unsigned birth weighed foreign key branch"
-    " hidden_calls state_note client_speaking work_record".split()
-)
 
 
 class History:
@@ -38,21 +36,21 @@ class History:
 
     def undo(self) -> int | None:
         """Undo the newest edit; messages added since stay. Return the seq of the edit, or None if there is none."""
-        return self._toggle_edit("undo")
+        seq = find_edit_to_undo(self._log)
+        return seq if seq is None else self._toggle_edit(EditUndone(seq))
 
     def redo(self) -> int | None:
         """Redo the edit that was undone last. Return its seq, or None if there is none."""
-        return self._toggle_edit("redo")
+        seq = find_edit_to_redo(self._log)
+        return seq if seq is None else self._toggle_edit(EditRedone(seq))
 
-    def _toggle_edit(self, topic: str) -> int | None:
-        seq = find_edit_to_toggle(topic, self._log)
-        if seq is not None:
-            self._append(NoteAdded(topic, str(seq)))
-        return seq
+    def _toggle_edit(self, toggle: EditUndone | EditRedone) -> int:
+        self.append_note(toggle)
+        return toggle.edit
 
     def clear(self) -> None:
         """Empty the view. Everything stays in the log."""
-        self._append(NoteAdded("clear"))
+        self.append_note(ViewCleared())
 
     def fork(self, at: int | None = None) -> MemoryLog:
         """Return a copy of the first `at` events (default: all), to start another session from: `Session(log=...)`.
@@ -87,9 +85,14 @@ class History:
 
     def add_note(self, topic: str, text: str = "") -> None:
         """Append a note to the log. The model never sees it."""
-        if topic in _ENGINE_TOPICS:
+        if topic in RESERVED_TOPICS:
             raise BadInput(f"The topic {topic} is reserved.", "Choose another topic for the note.")
         self._append(NoteAdded(topic, repair_unicode(text)))
+
+    def append_note(self, note: Note) -> None:
+        """Append a note of the engine, or of a module of tidegate: programs use `add_note`."""
+        packed = note.pack()
+        self._append(msgspec.structs.replace(packed, text=repair_unicode(packed.text)))
 
     def refresh(self) -> None:
         """Read what other writers appended to this session. `prepare` does this by itself."""

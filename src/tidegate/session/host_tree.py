@@ -1,7 +1,7 @@
 """All branches of a followed log as a tree of the host's messages.
 
 A host can know less than the log: the gateway answers some tool calls itself and hides these exchanges from its client.
-The log has every message; the note `hidden_calls` after an answer names its hidden calls:
+The log has every message; the note `HiddenCalls` after an answer names its hidden calls:
 
     log:   user  answer(text 1, hidden call)  result  answer(text 2, call)  result
     host:  user  answer(text 1, text 2, call)                               result
@@ -14,36 +14,20 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tidegate.core.events import (
-    CLIENT_SPEAKING,
-    STORED_ANSWER,
-    WORK_RECORD,
     BranchStarted,
     Event,
     HostMessageAdded,
     HostNote,
     MessageAdded,
-    NoteAdded,
 )
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, compacts_history, result_of
-from tidegate.session.shared_timeline import ClientNote, decode_client_note, decode_handoff_note
-from tidegate.session.stored_answers import StoredAnswer, decode_stored_answer
-from tidegate.wire.splicing.hidden_answers import HiddenCall
+from tidegate.core.notes import ClientNote, HandoffNote, HiddenCall, HiddenCalls, StoredAnswerNote, ToolsSet, is_note
+from tidegate.session.shared_timeline import read_client_note, read_handoff_note
+from tidegate.session.stored_answers import StoredAnswer, describe_stored_answer
 
 ROOT: Final = ""
-HIDDEN_TOPIC: Final = "hidden_calls"
-"""The topic of a note; its text is JSON: a list of HiddenCall. It belongs to the answer just before it."""
-
-
-def encode_hidden_calls(calls: Sequence[HiddenCall]) -> NoteAdded:
-    return NoteAdded(HIDDEN_TOPIC, msgspec.json.encode(calls).decode())
-
-
-def decode_hidden_calls(text: str) -> list[HiddenCall]:
-    return msgspec.json.decode(text, type=list[HiddenCall])
 
 
 class Step(NamedTuple):
@@ -91,7 +75,7 @@ class HostTree:
         self._continued: dict[str, _OpenTurn] = {}  # by the answer that continues a turn with hidden exchanges
         self._waiting: dict[str, tuple[str, tuple[str, ...]]] = {}  # by hidden result: the answer, results so far
         self.hidden: set[str] = set()
-        self.has_added_tool = False
+        self.has_added_tool = self.has_hidden_calls = False
         self.is_left = self.has_handoff = False
         self.speaker: ClientNote | None = None
         self.stored_answers: dict[str, StoredAnswer] = {}
@@ -127,19 +111,19 @@ class HostTree:
             self._resume.setdefault(self.tip, event.seq - 1)
             self.is_left = False
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
-        elif isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
-            self._hide_calls(*self._last, tuple(decode_hidden_calls(what.text)))
-        elif isinstance(what, NoteAdded) and what.topic == STORED_ANSWER and self._last is not None:
-            stored = decode_stored_answer(what.text, self._last[1].id)
+        elif is_note(what, HiddenCalls) and self._last is not None:
+            self._hide_calls(*self._last, HiddenCalls.unpack(what).calls)
+        elif is_note(what, StoredAnswerNote) and self._last is not None:
+            stored = describe_stored_answer(StoredAnswerNote.unpack(what), self._last[1].id)
             self.stored_answers[stored.id] = stored
-        elif isinstance(what, NoteAdded) and what.topic == CLIENT_SPEAKING:
-            self.speaker = decode_client_note(what)
-        elif isinstance(what, NoteAdded) and what.topic == WORK_RECORD:  # the record itself is the next event
-            if decode_handoff_note(what).is_return:
+        elif is_note(what, ClientNote):
+            self.speaker = read_client_note(what)
+        elif is_note(what, HandoffNote):  # the record itself is the next event
+            if read_handoff_note(what).is_return:
                 self._resume[self.tip] = event.seq + 1
             else:  # what begins alike begins without it
                 self._resume.setdefault(self.tip, event.seq - 1)
-        elif isinstance(what, NoteAdded) and what.topic == "tools":
+        elif is_note(what, ToolsSet):
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
     def _move(self, seq: int, tip: str) -> None:
@@ -150,6 +134,7 @@ class HostTree:
     def _hide_calls(self, parent: str, answer: Message, calls: tuple[HiddenCall, ...]) -> None:
         """The newest answer has hidden calls. If it has no others, the turn goes on without the host."""
         self._calls[answer.id] = calls
+        self.has_hidden_calls = True
         ids = frozenset(call.id for call in calls)
         turn = self._continued.get(answer.id) or _OpenTurn(parent)
         seen = (*turn.seen, *(part for part in answer.parts if not (isinstance(part, Call) and part.id in ids)))
@@ -259,10 +244,6 @@ class HostTree:
             found.append(at)
             at = self._parents[at]
         return found
-
-    @property
-    def has_hidden_calls(self) -> bool:
-        return bool(self._calls)
 
     def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
         """The calls of an answer that the host does not know."""

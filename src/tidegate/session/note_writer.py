@@ -23,13 +23,14 @@ import msgspec
 
 from tidegate.core.errors import GiveUp, TidegateError
 from tidegate.core.messages import Text, calls_of
+from tidegate.core.notes import SideCost
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.policy.policy import Moment
 from tidegate.core.state_note.answer import MAX_NOTE_ANSWER_CHARS, AnswerUnusable
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
-from tidegate.session.costs import CostQueue, SideCost
+from tidegate.session.costs import CostQueue
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
 from tidegate.session.summaries.prepared import SummaryTask
@@ -86,7 +87,7 @@ class NoteWriter:
         self._write_summary = write_summary
         self._task: asyncio.Task[None] | None = None
         self._thread: threading.Thread | None = None
-        self._costs = CostQueue(session.history.add_note) if costs is None else costs
+        self._costs = CostQueue(session.history.append_note) if costs is None else costs
         self._arrived: list[tuple[WriteTask | None, Written | NoteRefused]] = []
         notes.writer = self
         session.call_on_close(self.cancel)

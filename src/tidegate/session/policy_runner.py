@@ -25,6 +25,16 @@ from tidegate.core.edits import Insert
 from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
 from tidegate.core.messages import SUMMARY
+from tidegate.core.notes import (
+    CompactionEnded,
+    CompactionStarted,
+    RequestOverflowed,
+    RuleFruitless,
+    SummaryFailed,
+    SummaryRejected,
+    TurnStarted,
+    WindowUnknown,
+)
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
 from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
@@ -35,7 +45,7 @@ from tidegate.core.view import View
 from tidegate.session.conversation import LiveLog, warn_caller
 from tidegate.session.recall import recall_message
 from tidegate.session.storage import SessionStorage
-from tidegate.session.summaries.answer_check import REJECTED_TOPIC, AnswerRejected, check_written_summary
+from tidegate.session.summaries.answer_check import AnswerRejected, check_written_summary
 from tidegate.session.summaries.drivers import PendingAppend, SummarySteps, run_steps
 from tidegate.wire.parsing import repair_unicode
 
@@ -86,7 +96,9 @@ class PolicyRunner:
         self._fruitless_rules: set[tuple[str, int]] = set()
         self._compaction_start = self._summary_failure = ""
         self._budget: Budget | None = None
-        self._budget_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
+        self._budget_state: tuple[object, ...] = ()
+        self._divided: Budget | None = None  # without what is worth holding, which each event changes
+        self._divided_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
         self.writes_ahead: Callable[[Moment], bool] = lambda _: False
@@ -128,12 +140,21 @@ class PolicyRunner:
 
         What is worth holding at the model's prices also follows how fast the history grows.
         """
-        view, output, lifetime = self._view, self.kept_output, self._find_cache_lifetime()
+        view = self._view
+        fixed = (view.system_tokens, view.tools_tokens, view.compaction_tokens)
+        given = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
+        state = (view, view.head, view.usage, fixed, given)  # one request asks several times in the same state
+        if self._budget is None or self._budget_state != state:
+            self._budget, self._budget_state = self._update_budget(view), state
+        return self._budget
+
+    def _update_budget(self, view: View) -> Budget:
+        output, lifetime = self.kept_output, self._find_cache_lifetime()
         scale = view.scale_by_model.get(self.live.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
-        if self._budget is None or self._budget_key != key:
-            self._budget, self._budget_key = self._make_budget(lifetime), key
-        return limit_held(view, self._budget, self.policy.holding)
+        if self._divided is None or self._divided_key != key:
+            self._divided, self._divided_key = self._make_budget(lifetime), key
+        return limit_held(view, self._divided, self.policy.holding)
 
     def _find_cache_lifetime(self) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
@@ -161,7 +182,7 @@ class PolicyRunner:
         if self.known_window is None and not self._window_reported:
             self._window_reported = True
             text = describe_unknown_window(self.live.model, self.budget)
-            self.live.history.add_note("window_unknown", text)
+            self.live.history.append_note(WindowUnknown(text))
             warn_caller(text, UnknownWindowWarning)
 
     @property
@@ -177,8 +198,7 @@ class PolicyRunner:
         for text in describe_ignored_results(self._view) if self._view.orphans else ():
             warn_caller(text, IgnoredResultWarning)
         for moment in self._due_moments():
-            rules = self._list_rules_without_summary() if moment == "turn_end" and self.is_summary_running() else None
-            yield from self._run_moment(moment, rules)
+            yield from self._run_moment(moment, self._list_rules_without_summary() if moment == "turn_end" else None)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
             if not count_excess(self._view, self.budget):
@@ -197,7 +217,7 @@ class PolicyRunner:
             )
         self.refusals += 1
         self.last_decisions = []
-        yield self._pend(NoteAdded("overflow"))
+        yield self._pend(RequestOverflowed().pack())
         return (yield from self._run_moment("overflow"))
 
     def rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
@@ -215,9 +235,14 @@ class PolicyRunner:
             due.append("turn_start")
         return [*due, "before_call"]
 
-    def _list_rules_without_summary(self) -> tuple[Rule, ...]:
-        """The rules for the end of a turn while a summary is written in the background: the next turn will use it."""
-        return tuple(rule for rule in self.policy.moments.get("turn_end", ()) if rule.stage != "summarize")
+    def _list_rules_without_summary(self) -> tuple[Rule, ...] | None:
+        """The rules for the end of a turn while a summary is written in the background: the next turn will use it.
+
+        None for all of them.
+        """
+        rules = self.policy.moments.get("turn_end", ())
+        others = tuple(rule for rule in rules if rule.stage != "summarize")
+        return others if len(others) < len(rules) and self.is_summary_running() else None
 
     def _is_idle(self, moment: Moment, policy: Policy) -> bool:
         """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
@@ -254,7 +279,7 @@ class PolicyRunner:
         if moment == "turn_start" and self.holds_turn_note:
             self._begun_turn = self._newest_turn
         elif moment == "turn_start":
-            yield self._pend(NoteAdded("turn"))
+            yield self._pend(TurnStarted().pack())
         return decisions
 
     def _is_written_ahead(self, request: SummaryRequest, moment: Moment) -> bool:
@@ -283,11 +308,11 @@ class PolicyRunner:
 
     def _note_compaction_end(self) -> SummarySteps[None]:
         text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
-        yield self._pend(NoteAdded("compaction_end", text))
+        yield self._pend(CompactionEnded(text).pack())
         self._compaction_start = self._summary_failure = ""
         for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
             if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
-                yield self._pend(NoteAdded("tried", rule))
+                yield self._pend(RuleFruitless(rule).pack())
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
@@ -302,7 +327,7 @@ class PolicyRunner:
         It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
         """
         is_held = self._view.started_turns < self._view.total_turns and self._begun_turn == self._newest_turn
-        return [NoteAdded("turn")] if is_held else []
+        return [TurnStarted().pack()] if is_held else []
 
     def _describe_view(self) -> str:
         return f"{self._view.tokens} tokens in {self._view.message_count} messages"
@@ -311,19 +336,19 @@ class PolicyRunner:
         """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
             self._compaction_start = self._describe_view()
-            yield self._pend(NoteAdded("compaction_start", self._compaction_start))
+            yield self._pend(CompactionStarted(self._compaction_start).pack())
 
     def note_summary_failure(self, failure: Exception) -> None:
         """Note that the summarizer failed. The deterministic summary is used instead."""
         self._summary_failure = f"; {type(failure).__name__}"
-        self.live.history.add_note("summary_failed", type(failure).__name__)
+        self.live.history.append_note(SummaryFailed(type(failure).__name__))
 
     def _check_summary(self, answer: object, request: SummaryRequest) -> SummarySteps[str | None]:
         """The text of a summarizer, if it can be used. Else the log says why, and the deterministic summary is used."""
         try:
             text = check_written_summary(answer, request, self.live.counter)
         except AnswerRejected as no:
-            yield self._pend(NoteAdded(REJECTED_TOPIC, repair_unicode(str(no))))
+            yield self._pend(SummaryRejected(repair_unicode(str(no))).pack())
             return None
         return None if text is None else str(text)
 

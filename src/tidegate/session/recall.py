@@ -13,9 +13,10 @@ import msgspec
 
 from tidegate.core.edits import Drop, Insert, Replace
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import Message
+from tidegate.core.notes import EditRedone, EditUndone, read_note
 from tidegate.memory.message_index import terms_of
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.message_text import render_message_text
@@ -313,18 +314,26 @@ class EditStack:
         if isinstance(what, ViewEdited):
             self.made.append(event.seq)
             self.undone.clear()
-        elif isinstance(what, NoteAdded) and what.topic == "undo" and what.edit in self.made:
-            self.made.remove(what.edit)
-            self.undone.append(what.edit)
-        elif isinstance(what, NoteAdded) and what.topic == "redo" and what.edit in self.undone:
-            self.undone.remove(what.edit)
-            self.made.append(what.edit)
+        elif (undone := read_note(what, EditUndone)) is not None and undone.edit in self.made:
+            self.made.remove(undone.edit)
+            self.undone.append(undone.edit)
+        elif (redone := read_note(what, EditRedone)) is not None and redone.edit in self.undone:
+            self.undone.remove(redone.edit)
+            self.made.append(redone.edit)
 
 
-def find_edit_to_toggle(topic: str, log: LogReader) -> int | None:
-    """Return the edit that the next undo reverts, or that the next redo repeats."""
+def find_edit_to_undo(log: LogReader) -> int | None:
+    """Return the edit that the next undo reverts."""
+    return next(reversed(_read_edits(log).made), None)
+
+
+def find_edit_to_redo(log: LogReader) -> int | None:
+    """Return the edit that the next redo repeats."""
+    return next(reversed(_read_edits(log).undone), None)
+
+
+def _read_edits(log: LogReader) -> EditStack:
     edits = EditStack()
     for event in iterate_current_branch(log.read):
         edits.feed(event)
-    stack = edits.made if topic == "undo" else edits.undone
-    return stack[-1] if stack else None
+    return edits

@@ -16,9 +16,10 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.core.events import Event, MessageAdded, NoteAdded, encode_event
+from tidegate.core.events import Event, MessageAdded, encode_event
 from tidegate.core.log_fold import BranchPoint
 from tidegate.core.messages import HANDOFF, Call, Message, calls_of, result_of
+from tidegate.core.notes import ContentForgotten, is_note
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
     call_target_of,
@@ -337,7 +338,7 @@ class RecallIndex:
 
 
 def _is_rewrite(event: Event) -> bool:
-    return isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten"
+    return is_note(event.payload, ContentForgotten)
 
 
 def _hash_event(log: LogReader, seq: int) -> bytes:

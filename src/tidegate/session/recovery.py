@@ -5,8 +5,9 @@ from typing import Final, NamedTuple
 
 from tidegate.core.edits import Replace
 from tidegate.core.errors import BadInput
-from tidegate.core.events import NoteAdded, ViewEdited
+from tidegate.core.events import ViewEdited
 from tidegate.core.messages import Image, Message, Part, Result, Text
+from tidegate.core.notes import RequestWeighed, SignaturesRefused
 from tidegate.core.plan import Decision
 from tidegate.core.view import View
 from tidegate.session.policy_runner import PolicyRunner
@@ -44,8 +45,7 @@ class Recovery:
             self._runner.known_window = window
         if tokens:
             head, counted = self._live.last_request
-            text = f"{head} {counted} {self._live.model}"
-            self._live.append(NoteAdded("weighed", text, tokens))
+            self._live.append(RequestWeighed(head, counted, self._live.model, tokens).pack())
 
     def limit_window(self, tokens: int | None) -> None:
         """Use at most this much of the window, as long as refusals say so. None lifts the limit."""
@@ -91,7 +91,7 @@ class Recovery:
     def discard_signed_reasoning(self) -> None:
         """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
         why = "signed thinking so far is left out from now on, because the provider refused or would refuse it"
-        self._live.append(NoteAdded("unsigned", why))
+        self._live.append(SignaturesRefused(why).pack())
 
 
 class _ImageRemoval(NamedTuple):

@@ -10,6 +10,7 @@ from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_reque
 from tidegate.core.errors import BadInput
 from tidegate.core.events import UsageReported
 from tidegate.core.log_fold import fold_log
+from tidegate.core.notes import ModelNote
 from tidegate.core.plan import Decision
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.store.log import LogReader
@@ -81,19 +82,6 @@ class SentRequest(msgspec.Struct, frozen=True):
     cache_read: int
 
 
-class ModelNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The model, the dialect, and the options of a request."""
-
-    model: str = ""
-    wire: str = ""
-    max_tokens: int = 0
-    temperature: float | None = None
-    top_p: float | None = None
-    window: int = 0
-    cache: bool = False
-    extra: dict[str, Any] = {}
-
-
 def render_past_request(log: LogReader, seq: int, *, model: str = "", wire: str = "") -> Request:
     """Render the request as it was, or would have been, sent when the log ended with event `seq`.
 
@@ -134,10 +122,7 @@ def _find_shared_messages(log: LogReader, seq: int) -> int:
 
 def parse_model_note(note: str) -> ModelNote:
     """Parse `View.model_note`; the names are empty if it is missing or not written by tidegate."""
-    try:
-        return msgspec.json.decode(note, type=ModelNote)
-    except (msgspec.DecodeError, UnicodeError):
-        return ModelNote()
+    return ModelNote.parse(note) or ModelNote()
 
 
 def list_sent_requests(log: LogReader) -> list[SentRequest]:

@@ -8,21 +8,23 @@ import logging
 from typing import Final
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import SENT_UNMANAGED, THINKING_LEFT_OUT, NoteAdded
+from tidegate.core.notes import SentUnmanaged, ThinkingLeftOut
 from tidegate.session.following import FollowedRequest, FollowingSession, HostObject
 from tidegate.session.session import Session
 
 _LOG: Final = logging.getLogger(__name__)
 
 
-def note_left_out(following: FollowingSession[HostObject], request: FollowedRequest[HostObject]) -> NoteAdded | None:
+def note_left_out(
+    following: FollowingSession[HostObject], request: FollowedRequest[HostObject]
+) -> ThinkingLeftOut | None:
     """The note that a request leaves out thinking of more messages than the one before; None if it does not."""
     left_out, before = request.count_unsigned(), following.left_out_thinking
     following.left_out_thinking = left_out
     if left_out <= before:
         return None
     why = f"thinking of {left_out} messages is left out: what it was made from has been edited"
-    return NoteAdded(THINKING_LEFT_OUT, why)
+    return ThinkingLeftOut(why)
 
 
 def has_guard_acted(session: Session) -> bool:
@@ -43,7 +45,7 @@ def report_request(following: FollowingSession[HostObject], request: FollowedReq
     note = note_left_out(following, request)
     if note is not None:
         _LOG.info("%s: %s", name, note.text)
-        following.session.history.add_note(note.topic, note.text)
+        following.session.history.append_note(note)
 
 
 def report_unmanaged(following: FollowingSession[HostObject] | None, why: str) -> None:
@@ -54,6 +56,6 @@ def report_unmanaged(following: FollowingSession[HostObject] | None, why: str) -
     if following is not None:
         following.unmanaged_reason = why
         try:
-            following.session.history.add_note(SENT_UNMANAGED, why)
+            following.session.history.append_note(SentUnmanaged(why))
         except (TidegateError, OSError) as failure:
             _LOG.warning("That was not logged: %s", failure)

@@ -17,13 +17,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-import msgspec
-
 from tidegate.core.budget import Budget
 from tidegate.core.config.token_amount import parse_token_amount
 from tidegate.core.errors import BadInput, BadRequest, TooSmall
-from tidegate.core.events import NoteAdded
 from tidegate.core.messages import Tool, calls_of
+from tidegate.core.notes import ModelNote
 from tidegate.core.plan import Decision
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.tokens.counting import TokenCounter, make_policy_meter
@@ -36,7 +34,7 @@ from tidegate.session.explanation import Explanation
 from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.recovery import Recovery
-from tidegate.session.request import ModelNote, Request
+from tidegate.session.request import Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.state_notes import NoteModel, StateNotes
 from tidegate.session.storage import SessionStorage
@@ -370,9 +368,8 @@ class Session(LiveConversation):
             options.cache_markers,
             options.extra,
         )
-        text = msgspec.json.encode(note).decode()
-        if text != self.view.model_note:
-            self._live.append(NoteAdded("model", text))
+        if note.write_text() != self.view.model_note:
+            self._live.append(note.pack())
 
     @property
     def parts(self) -> SessionParts:

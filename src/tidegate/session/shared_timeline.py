@@ -13,8 +13,6 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.events import (
-    CLIENT_SPEAKING,
-    WORK_RECORD,
     BranchStarted,
     Event,
     HostMessageAdded,
@@ -24,12 +22,23 @@ from tidegate.core.events import (
 )
 from tidegate.core.log_fold import BranchPoint, hidden_spans
 from tidegate.core.messages import HANDOFF
+from tidegate.core.notes import (
+    ClientNote,
+    EventLeftOut,
+    HandoffNote,
+    ImportOrigin,
+    LogImported,
+    ModelNote,
+    SystemSet,
+    ToolsSet,
+    is_note,
+    read_note,
+)
 from tidegate.core.text.plural import format_count
 
-IMPORTED_TOPIC: Final = "imported"
 OWN_AGENT: Final = "tidegate"
 UNKNOWN_CLIENT: Final = "another client"
-_LEFT_OUT: Final = NoteAdded("elsewhere")
+_LEFT_OUT: Final = EventLeftOut().pack()
 """What takes the place of an event that a copy of a log leaves out, so that all others keep their numbers."""
 _TITLES: Final = (
     ("claude", "Claude Code"),
@@ -42,59 +51,20 @@ _TITLES: Final = (
 )
 
 
-class ClientNote(msgspec.Struct, frozen=True):
-    """The client that speaks from here on: its command, its title, and its own id of the conversation if it has one."""
-
-    client: str
-    title: str
-    own_id: str = ""
+def read_client_note(noted: NoteAdded) -> ClientNote:
+    """Which client speaks. A log may hold anything, so it may be another one."""
+    return read_note(noted, ClientNote) or ClientNote("", UNKNOWN_CLIENT)
 
 
-class HandoffNote(msgspec.Struct, frozen=True):
-    """The next message is a handoff: the record of the work up to the event `source`, of these clients.
-
-    `tokens` are those of the record, `messages` how many messages the work has, `whole` how many of them are in it
-    whole, and `masked` how many secrets were masked in it. With `is_return`, the client goes on with its own list.
-    """
-
-    source: int
-    clients: tuple[str, ...]
-    tokens: int = 0
-    messages: int = 0
-    whole: int = 0
-    masked: int = 0
-    is_return: bool = False
-
-
-class _Origin(msgspec.Struct):
-    agent: str = ""
-    format: str = ""
-
-
-def encode_note(note: ClientNote | HandoffNote) -> NoteAdded:
-    topic = CLIENT_SPEAKING if isinstance(note, ClientNote) else WORK_RECORD
-    return NoteAdded(topic, msgspec.json.encode(note).decode())
-
-
-def decode_client_note(noted: NoteAdded) -> ClientNote:
-    try:
-        return msgspec.json.decode(noted.text, type=ClientNote)
-    except msgspec.DecodeError:  # a log may hold anything
-        return ClientNote("", UNKNOWN_CLIENT)
-
-
-def decode_handoff_note(noted: NoteAdded) -> HandoffNote:
-    try:
-        return msgspec.json.decode(noted.text, type=HandoffNote)
-    except msgspec.DecodeError:
-        return HandoffNote(0, ())
+def read_handoff_note(noted: NoteAdded) -> HandoffNote:
+    return read_note(noted, HandoffNote) or HandoffNote(0, ())
 
 
 def describe_client_note(noted: NoteAdded) -> str:
-    """A sentence about a note of one of the two topics."""
-    if noted.topic == CLIENT_SPEAKING:
-        return f"{decode_client_note(noted).title} speaks from here on."
-    note = decode_handoff_note(noted)
+    """A sentence about a note of one of the two kinds."""
+    if is_note(noted, ClientNote):
+        return f"{read_client_note(noted).title} speaks from here on."
+    note = read_handoff_note(noted)
     masked = f", {format_count(note.masked, 'secret')} masked" if note.masked else ""
     return (
         f"The work of {', '.join(note.clients) or UNKNOWN_CLIENT} up to here goes before the next message:"
@@ -111,10 +81,7 @@ def name_client(name: str) -> str:
 
 
 def _name_origin(noted: NoteAdded) -> str:
-    try:
-        origin = msgspec.json.decode(noted.text, type=_Origin)
-    except msgspec.DecodeError:
-        return UNKNOWN_CLIENT
+    origin = read_note(noted, ImportOrigin) or ImportOrigin()
     given = origin.agent or origin.format
     return next((title for client, title in _TITLES if given.startswith(client)), given) or UNKNOWN_CLIENT
 
@@ -153,14 +120,14 @@ class SharedTimeline:
                 self._read_note(event.seq, what)
 
     def _read_note(self, seq: int, noted: NoteAdded) -> None:
-        if noted.topic == WORK_RECORD:
-            self._handoffs.append((seq, decode_handoff_note(noted).source))
-        elif noted.topic == IMPORTED_TOPIC:
+        if is_note(noted, HandoffNote):
+            self._handoffs.append((seq, read_handoff_note(noted).source))
+        elif is_note(noted, ImportOrigin):
             self._other = _name_origin(noted)
-        elif noted.topic == "foreign":  # everything before it was imported
+        elif is_note(noted, LogImported):  # everything before it was imported
             self._other = OWN_AGENT
-        elif noted.topic == CLIENT_SPEAKING:
-            note = decode_client_note(noted)
+        elif is_note(noted, ClientNote):
+            note = read_client_note(noted)
             if note.client == OWN_AGENT:
                 self._other = note.title
             else:
@@ -238,7 +205,7 @@ def select_events(events: Iterable[Event], chosen: bytearray) -> Iterator[Event]
     for event in events:
         what = event.payload
         is_about_requests = isinstance(what, BranchStarted | UsageReported) or (
-            isinstance(what, NoteAdded) and what.topic in ("system", "tools", "model")
+            is_note(what, SystemSet, ToolsSet, ModelNote)
         )
         is_handoff = isinstance(what, MessageAdded) and what.message.kind == HANDOFF
         if event.seq >= len(chosen) or not chosen[event.seq] or is_about_requests or is_handoff:

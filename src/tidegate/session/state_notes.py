@@ -10,7 +10,7 @@ the preset's prompt, and what is stored is the summary (`summaries/prepared.py`)
 
 Nothing here waits for a model: `session/note_writer.py` asks one in the background, and hosts that send the
 question themselves use the same three steps. A note that is late, refused or of no use changes nothing: the next sweep
-goes on without it, and the log says why (`STATE_NOTE_FAILED`).
+goes on without it, and the log says why (`StateNoteFailed`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,15 +20,18 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.budget import Budget
-from tidegate.core.events import (
-    PREPARED_SUMMARY,
-    STATE_NOTE,
-    STATE_NOTE_FAILED,
-    BranchStarted,
-    MessageAdded,
-    NoteAdded,
-)
+from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import KindIndex, Message
+from tidegate.core.notes import (
+    ContentForgotten,
+    PreparedSummary,
+    StateNote,
+    StateNoteFailed,
+    SystemSet,
+    ViewCleared,
+    is_note,
+    read_note,
+)
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import PlanContext
 from tidegate.core.policy.policy import METRICS, Moment, Rule, TriggerContext, measure_for_triggers
@@ -37,9 +40,7 @@ from tidegate.core.state_note.check import check_sections
 from tidegate.core.state_note.instruction import NoteTask, make_note_task
 from tidegate.core.state_note.note import (
     HEADINGS,
-    StateNote,
     choose_note_limits,
-    encode_state_note,
     is_new_state_note,
     merge_sections,
     newest_state_note,
@@ -56,10 +57,8 @@ from tidegate.session.policy_runner import PolicyRunner
 from tidegate.session.summaries.answer_check import AnswerRejected, has_chat_markers, quote_order
 from tidegate.session.summaries.drivers import focus_request
 from tidegate.session.summaries.prepared import (
-    PreparedSummary,
     SummaryTask,
     check_prepared,
-    encode_prepared,
     find_coming_request,
     find_prepared,
     is_summary_near,
@@ -370,10 +369,10 @@ class StateNotes:
         if _has_moved(live.log, task):
             return self.refuse("the conversation went back, or messages of it were forgotten")
         if isinstance(made, PreparedSummary):
-            live.append(NoteAdded(PREPARED_SUMMARY, repair_unicode(encode_prepared(made))))
+            live.history.append_note(made)
             self._prepared_seq = live.log.head
             return NoteReport(None, summary=made)
-        live.append(NoteAdded(STATE_NOTE, repair_unicode(encode_state_note(made))))
+        live.history.append_note(made)
         return NoteReport(made)
 
     def find_summary(self, request: SummaryRequest, may_be_old: bool) -> str | None:
@@ -389,7 +388,7 @@ class StateNotes:
 
     def refuse(self, why: str) -> NoteReport:
         """Note in the log that there is no new note, and why."""
-        self._live.history.add_note(STATE_NOTE_FAILED, why)
+        self._live.history.append_note(StateNoteFailed(why))
         return NoteReport(None, why)
 
 
@@ -467,7 +466,7 @@ def _has_moved(log: LogReader, task: WriteTask) -> bool:
         what = event.payload
         if isinstance(what, BranchStarted) and what.edit < seq_of_id(task.horizon):
             return True
-        if isinstance(what, NoteAdded) and what.topic in ("clear", "forgotten"):
+        if is_note(what, ViewCleared, ContentForgotten):
             return True
     return False
 
@@ -480,8 +479,8 @@ def read_originals(log: LogReader) -> Originals:
         what = event.payload
         if isinstance(what, MessageAdded):
             messages.append(what.message)
-        elif isinstance(what, NoteAdded) and what.topic == "system":
-            system = what.text
+        elif (prompt := read_note(what, SystemSet)) is not None:
+            system = prompt.text
     return Originals(messages, system)
 
 

@@ -10,21 +10,8 @@ own, and the next request can name that.
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-import msgspec
-
-from tidegate.core.events import STORED_ANSWER, NoteAdded
+from tidegate.core.notes import StoredAnswerNote
 from tidegate.wire.rendering.blocks import JsonObject
-
-
-class _Note(msgspec.Struct, omit_defaults=True):
-    """`view` is empty if what was sent was not a view. `sent` is the provider's own id, if the client has another."""
-
-    id: str
-    view: str
-    sent: str = ""
-    phases: list[str] = []
-    leading: list[JsonObject] = []
-    root: str = ""
 
 
 class StoredAnswer(NamedTuple):
@@ -44,8 +31,7 @@ class StoredAnswer(NamedTuple):
     root: str
 
 
-def decode_stored_answer(text: str, message: str) -> StoredAnswer:
-    note = msgspec.json.decode(text, type=_Note)
+def describe_stored_answer(note: StoredAnswerNote, message: str) -> StoredAnswer:
     return StoredAnswer(note.id, message, note.view, note.sent or note.id, note.phases, note.leading, note.root)
 
 
@@ -61,12 +47,12 @@ def make_stored_note(
     view: str,
     phases: Sequence[str],
     leading: Sequence[JsonObject],
-) -> NoteAdded:
+) -> StoredAnswerNote:
     """The note after an answer. `known` are those of the log so far."""
     last = known[next(reversed(known))] if known else None
     root = "" if last is None else last.root or last.id
     same = root and leading and list(find_leading(known, known[root])) == list(leading)
-    note = _Note(
+    return StoredAnswerNote(
         ident,
         view,
         "" if provider_id == ident else provider_id,
@@ -74,7 +60,6 @@ def make_stored_note(
         [] if same else list(leading),
         root if same else "",
     )
-    return NoteAdded(STORED_ANSWER, msgspec.json.encode(note).decode())
 
 
 class StoredChain(NamedTuple):

@@ -22,6 +22,7 @@ import msgspec
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Text, calls_of
+from tidegate.core.notes import SummaryRejected
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.secrets import SecretMask
@@ -30,7 +31,6 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, Reply
 from tidegate.session.session import Session
 from tidegate.session.summaries.answer_check import (
-    REJECTED_TOPIC,
     AnswerCriteria,
     AnswerRejected,
     CheckedSummary,
@@ -162,7 +162,7 @@ class _ModelSummarizer:
         if self._note is not None:
             self._note(why)
         elif self._conversation is not None:
-            self._conversation.history.add_note(REJECTED_TOPIC, why)
+            self._conversation.history.append_note(SummaryRejected(why))
 
     async def _summarize(self, request: SummaryRequest) -> str:
         tries, why = self._tries, ""

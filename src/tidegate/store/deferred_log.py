@@ -5,11 +5,12 @@ from itertools import islice
 from typing import Final
 
 from tidegate.core.errors import NotKept
-from tidegate.core.events import Event, NoteAdded
+from tidegate.core.events import Event
+from tidegate.core.notes import ModelNote, SystemSet, ToolsSet, WindowUnknown, is_note
 from tidegate.store.errors import StaleHead
 from tidegate.store.log import Log, check_sequence
 
-_OPENING_TOPICS: Final = frozenset({"system", "tools", "model", "window_unknown"})
+_OPENING_NOTES: Final = (SystemSet, ToolsSet, ModelNote, WindowUnknown)
 """Notes that are made when a session is opened."""
 
 
@@ -61,9 +62,7 @@ class DeferredLog:
 
     def _postpone(self, events: tuple[Event, ...]) -> bool:
         """Keep events in memory if the session has no content yet and they have none. Return whether they had none."""
-        if self._is_stored or not all(
-            isinstance(event.payload, NoteAdded) and event.payload.topic in _OPENING_TOPICS for event in events
-        ):
+        if self._is_stored or not all(is_note(event.payload, *_OPENING_NOTES) for event in events):
             return False
         check_sequence(self.head, events)
         self._pending += events

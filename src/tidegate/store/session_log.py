@@ -6,7 +6,8 @@ from contextlib import suppress
 
 import msgspec
 
-from tidegate.core.events import Event, NoteAdded, decode_event, encode_event
+from tidegate.core.events import Event, decode_event, encode_event
+from tidegate.core.notes import ContentForgotten, is_note
 from tidegate.store.blobs import Blobs
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.log import check_sequence
@@ -174,7 +175,7 @@ class KeptLog:
         """Whether later events say that something was forgotten: that may have been the record we know."""
         for seq, record in enumerate(self._store.read(self.session_name, self.head + 1), self.head + 1):
             what = self._event(seq, record).payload
-            if isinstance(what, NoteAdded) and what.topic == "forgotten":
+            if is_note(what, ContentForgotten):
                 return True
         return False
 

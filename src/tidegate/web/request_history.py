@@ -6,10 +6,11 @@ from typing import Final
 import msgspec
 
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported
+from tidegate.core.notes import SideCost, is_note, read_note
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import usage_or_estimate
 from tidegate.store.log import Log
-from tidegate.wire.usage import Usage
 
 _NO_USAGE: Final = Usage(0, 0, 0, 0)
 _LOOKBACK: Final = 8
@@ -78,7 +79,7 @@ class RequestReader:
             _add_report(self.requests, event, payload, self._find_model(payload.model))
         elif isinstance(payload, MessageAdded) and payload.message.role == "assistant" and not payload.message.kind:
             _add_answer(self.requests, event)
-        elif isinstance(payload, NoteAdded) and payload.topic == SPENT_TOPIC:
+        elif is_note(payload, SideCost):
             _add_side_cost(self.side_spending, payload, self._prices)
 
     def _find_model(self, name: str) -> ModelInfo | None:
@@ -124,7 +125,7 @@ def request_usage(report: UsageReported | None) -> Usage:
 
 
 def _add_side_cost(spending: SideSpending, note: NoteAdded, prices: Mapping[str, ModelInfo] | None) -> None:
-    side_cost = parse_side_cost(note)
+    side_cost = read_note(note, SideCost)
     if side_cost is None:
         return
     tokens = side_cost.usage.input_tokens + side_cost.usage.output_tokens

@@ -12,15 +12,21 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import STATE_NOTE, Event, NoteAdded
+from tidegate.core.events import Event
 from tidegate.core.log_fold import fold_log
+from tidegate.core.notes import (
+    EventLeftOut,
+    ModelNote,
+    StateNote,
+    is_note,
+)
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
 from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
 from tidegate.session.reports.state_note_report import NoteParts, split_note
-from tidegate.session.request import ModelNote, parse_model_note
+from tidegate.session.request import parse_model_note
 from tidegate.session.shared_timeline import SharedTimeline
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CategoryCounter, scale_counts
@@ -158,7 +164,7 @@ class _StoryReader:
             changes += is_change(payload)
             follow_undo(undone_edits, payload)
         self._unlisted_count = max(0, changes - MAX_LISTED_CHANGES)
-        self._add_requests_at(Event(0, 0.0, NoteAdded("")))
+        self._add_requests_at(Event(0, 0.0, EventLeftOut().pack()))
         for event in self._log.read():
             self._process_event(event, undone_edits)
         return SessionStory(
@@ -196,9 +202,7 @@ class _StoryReader:
 
     def _split_note(self, event: Event, previous: str) -> NoteParts | None:
         what = event.payload
-        if not isinstance(what, NoteAdded) or what.topic != STATE_NOTE:
-            return None
-        return split_note(what.text, previous, self._mask)
+        return split_note(what.text, previous, self._mask) if is_note(what, StateNote) else None
 
     def _add_sources(self, ids: Sequence[str]) -> dict[str, int]:
         """Keep the texts of these messages for the page."""

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from functools import cache
 
+from tidegate.core.usage import Usage
 from tidegate.wire.registry import DIALECTS
-from tidegate.wire.usage import INPUT_USAGE, Usage, UsageForm, bound_usage
+from tidegate.wire.usage import INPUT_USAGE, UsageForm, bound_usage
 
 
 def _list_forms() -> list[UsageForm]:

@@ -218,6 +218,7 @@ def is_listening(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
+@pytest.mark.exhaustive
 def test_tools_of_a_server_over_http(context: ToolContext) -> None:
     port = find_free_port()
     process = asyncio.run(serving(port))

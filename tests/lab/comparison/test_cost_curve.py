@@ -227,6 +227,7 @@ def test_a_grid_of_every_pair_in_the_text() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.exhaustive
 def test_in_whatever_order_cells_are_measured_the_report_is_the_same_to_the_last_digit() -> None:
     seen = {msgspec.json.encode(report(order)) for order in range(3)}
     assert len(seen) == 1

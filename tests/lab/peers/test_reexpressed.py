@@ -29,6 +29,7 @@ def played(name: str, messages: list[Any], window: int = WINDOW, **settings: obj
     return lines
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("peer", OURS, ids=lambda peer: str(peer.name))
 @parametrize_pairs(("seed", "window"), [3, 4], [1_000, 16_000])
 def test_every_request_can_be_sent(peer: Peer, seed: int, window: int) -> None:

@@ -39,14 +39,13 @@ from tidegate.agent.hooks.actions import (
 )
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput
-from tidegate.core.events import NoteAdded
+from tidegate.core.notes import HookFailed, HookFired, HookLogged, read_note
 from tidegate.core.policy.policy import METRICS, TriggerContext, measure_for_triggers
 from tidegate.core.text.clip import clip_chars
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
 from tidegate.store.log import Log
 
-_FIRED_TOPIC, _FAILED_TOPIC, _LOG_TOPIC = "hook", "hook_failed", "hook_log"
 _TIMEOUT_SECONDS = 60.0
 _BLOCK_EVENTS = 256
 
@@ -127,7 +126,7 @@ class HookRunner:
                 return await run_hook_function(action, at, self._timeout)
             case LogMessage(message):
                 text = fill_placeholders(message, at)
-                at.session.history.add_note(_LOG_TOPIC, f"{hook.id}: {text}")
+                at.session.history.append_note(HookLogged(hook.id, text))
                 return text
 
     def _report_failure(self, hook: Hook, failure: Exception, session: Session) -> HookReport:
@@ -135,7 +134,7 @@ class HookRunner:
         if not isinstance(failure, BadInput):
             text = f"{type(failure).__name__}: {text}"
         try:
-            session.history.add_note(_FAILED_TOPIC, f"{hook.id}: {text}")
+            session.history.append_note(HookFailed(hook.id, text))
         except Exception as worse:  # noqa: BLE001 - the next write to the log will raise it
             text += f" (this could not be noted: {type(worse).__name__})"
         return HookReport(hook.id, hook_action_name(hook), text, is_error=True)
@@ -166,7 +165,7 @@ class HookRunner:
 
     def _note_firing(self, hook: Hook, session: Session) -> None:
         if _is_remembered(hook):
-            session.history.add_note(_FIRED_TOPIC, hook.id)
+            session.history.append_note(HookFired(hook.id))
             self._last_firings[hook.id] = _Firing(session.log.head, self._clock())
 
     def _read_firings(self, session: Session) -> None:
@@ -177,8 +176,8 @@ class HookRunner:
             longest = max((hook.cooldown for hook in self.hooks.values()), default=0.0)
             self._read_seq = min(_find_seq_before(log, self._clock() - longest), _turn_start_seq(session))
         for event in log.read(self._read_seq + 1) if self._read_seq < log.head else ():
-            if isinstance(event.payload, NoteAdded) and event.payload.topic == _FIRED_TOPIC:
-                self._last_firings[event.payload.text] = _Firing(event.seq, event.time)
+            if (fired := read_note(event.payload, HookFired)) is not None:
+                self._last_firings[fired.text] = _Firing(event.seq, event.time)
         self._read_seq = log.head
 
 

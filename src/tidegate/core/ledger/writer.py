@@ -19,7 +19,6 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert, RemoveRule, Replace
-from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.lines import (
     LEDGER_END,
     MAX_RULES_SHARE,
@@ -36,6 +35,7 @@ from tidegate.core.ledger.recall_pointers import add_recall_note, is_recall_note
 from tidegate.core.messages import (
     LEDGER,
     PIN,
+    STATE_NOTE,
     Call,
     Message,
     Part,

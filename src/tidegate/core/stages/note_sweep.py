@@ -14,13 +14,13 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
-from tidegate.core.events import STATE_NOTE
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
-from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, SUMMARY, Message, calls_of, text_of
+from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, STATE_NOTE, SUMMARY, Message, calls_of, text_of
+from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.state_note.note import NotePassage, StateNote, is_new_state_note, newest_state_note
+from tidegate.core.state_note.note import is_new_state_note, newest_state_note
 from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
 from tidegate.core.state_note.passages import refresh_changes
 from tidegate.core.state_note.rendering import render_state_note

@@ -24,6 +24,7 @@ _CITED: Final = re.compile(
 )
 _ID: Final = re.compile(r"\b[me]\d{1,15}(?:\.\d+)?\b")
 _RANGE: Final = re.compile(r"(m\d{1,15})\s*(?:\.\.+|-|–|to)\s*m?(\d{1,15})")
+_ID_IN_TEXT: Final = re.compile(r"\bm\d{1,15}(?:\s?(?:\.\.+|-|–)\s?m\d{1,15})?\b")
 _CODE: Final = re.compile(r"`([^`\n]{1,400})`")
 _QUOTED: Final = re.compile(r"\"([^\"\n]{3,600})\"|“([^”\n]{3,600})”")
 _BY_USER: Final = re.compile(
@@ -101,7 +102,7 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
     if not line.strip():
         return LineVerdict(line, (), False)
     cited, unknown = _read_ids(line, originals)
-    plain = _CITED.sub(" ", line)
+    plain = _ID_IN_TEXT.sub(lambda found: " " if _exists(found[0], originals) else found[0], _CITED.sub(" ", line))
     faults: list[str] = [*unknown]
     near = "\n".join(originals.read_around(ident) for ident in cited)
     near_words = collect_runs(near) if cited else originals.words
@@ -137,6 +138,11 @@ def _read_ids(line: str, originals: Originals) -> tuple[list[str], list[str]]:
         elif ident[:1] == "m":
             unknown.append(ident)
     return list(dict.fromkeys(known)), unknown
+
+
+def _exists(ident: str, originals: Originals) -> bool:
+    """Whether the message exists, or both ends of a range do."""
+    return all(each in originals for each in re.findall(r"m\d+", ident))
 
 
 def list_cited_ids(line: str) -> list[str]:

@@ -5,15 +5,15 @@ from collections.abc import Collection
 import msgspec
 
 from tidegate.core.messages import Message, Text
+from tidegate.core.notes import StateNote
 from tidegate.core.state_note.check import list_cited_ids
-from tidegate.core.state_note.note import decode_state_note, encode_state_note
 
 _FORGOTTEN = "[forgotten]"
 
 
 def forget_in_note(text: str, ids: Collection[str]) -> str:
     """The text of a note event without what it has from these messages."""
-    note = decode_state_note(text)
+    note = StateNote.parse(text)
     if note is None:
         return text
     sections = {heading: _forget_lines(body, ids) for heading, body in note.sections.items()}
@@ -21,9 +21,8 @@ def forget_in_note(text: str, ids: Collection[str]) -> str:
     if sections == note.sections and passages == note.passages:
         return text
     dropped = tuple(line for line in note.dropped if not set(list_cited_ids(line)) & set(ids))
-    return encode_state_note(
-        msgspec.structs.replace(note, sections=sections, passages=passages, dropped=dropped, feedback=())
-    )
+    note = msgspec.structs.replace(note, sections=sections, passages=passages, dropped=dropped, feedback=())
+    return note.write_text()
 
 
 def forget_in_shown_note(message: Message, ids: Collection[str]) -> Message:

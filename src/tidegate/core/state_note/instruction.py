@@ -6,13 +6,14 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import is_user_request, text_of
+from tidegate.core.notes import StateNote
 from tidegate.core.state_note.note import (
     SECTIONS,
     NoteLimits,
-    StateNote,
     choose_note_limits,
     newest_state_note,
     shown_state_note_id,
+    write_sections,
 )
 from tidegate.core.state_note.rendering import NOTE_HEADING, choose_fence
 from tidegate.core.sweep.group_notes import describe_group
@@ -99,7 +100,7 @@ def write_instruction(
     words = int(limits.note * _WORDS_PER_TOKEN)
     most = f"at most {words:,} words"
     if previous is not None:
-        size = len(previous.write_sections().split())
+        size = len(write_sections(previous).split())
         most = (
             f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays of the"
             f" {size:,} words of your last note"
@@ -128,7 +129,7 @@ def write_instruction(
     if previous is not None and is_visible:
         lines += ["", f"Your last note is above, under `{NOTE_HEADING}`."]
     elif previous is not None:
-        text = previous.write_sections()
+        text = write_sections(previous)
         fence = choose_fence([text])
         lines += ["", "Your last note:", fence, text, fence]
     if previous is not None:
@@ -154,7 +155,7 @@ def _shows(view: View, note: StateNote) -> bool:
     """Whether the message in the view shows this note, not an earlier one."""
     ident = shown_state_note_id(view)
     text = next((text_of(item.message) for item in view.items if item.message.id == ident), "")
-    return note.write_sections() in text
+    return write_sections(note) in text
 
 
 def _tell_feedback(previous: StateNote) -> list[str]:

@@ -1,17 +1,15 @@
 """The state note: sections written by a model, passages quoted from the log, and up to which message it holds.
 
-It is stored as JSON in a note event of the topic `state_note` when it arrives. A sweep shows the newest one
+It is stored in the log when it arrives (`StateNote` in `core/notes.py`). A sweep shows the newest one
 (`core/stages/note_sweep.py`).
 """
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-import msgspec
-
 from tidegate.core.budget import Budget
-from tidegate.core.events import STATE_NOTE
-from tidegate.core.thinking_walk import seq_of_id
+from tidegate.core.messages import STATE_NOTE
+from tidegate.core.notes import StateNote
 from tidegate.core.view import View
 
 NOTE_SHARE: Final = 0.07
@@ -69,48 +67,9 @@ SECTIONS: Final = (
 HEADINGS: Final = tuple(kind.heading for kind in SECTIONS)
 
 
-class NotePassage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Lines `first_line` to `last_line` of a message, word for word. `changed_in` are later edits of that text.
-
-    `find` is what the model searched for, and `why` what it needs the lines for.
-    """
-
-    why: str
-    find: str
-    id: str
-    source: str
-    file: str
-    first_line: int
-    last_line: int
-    lines: int
-    text: str
-    changed_in: tuple[str, ...] = ()
-
-
-class StateNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A state note. `horizon` is the id of the last message that its writer saw.
-
-    `feedback` tells the writer at the next update what could not be used. `dropped` are lines that the check removed,
-    `marked` is how many it marked, `held` how many it confirmed.
-    """
-
-    horizon: str
-    sections: dict[str, str] = {}
-    passages: tuple[NotePassage, ...] = ()
-    feedback: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
-    marked: int = 0
-    held: int = 0
-
-    @property
-    def horizon_seq(self) -> int:
-        return seq_of_id(self.horizon)
-
-    def write_sections(self) -> str:
-        """The sections with their headings, in their fixed order."""
-        return "\n".join(
-            f"## {heading}\n{self.sections[heading]}" for heading in HEADINGS if self.sections.get(heading)
-        )
+def write_sections(note: StateNote) -> str:
+    """The sections with their headings, in their fixed order."""
+    return "\n".join(f"## {heading}\n{note.sections[heading]}" for heading in HEADINGS if note.sections.get(heading))
 
 
 class NoteLimits(NamedTuple):
@@ -165,21 +124,9 @@ def _fold_line(text: str) -> str:
     return " ".join(text.replace("`", "").split()).casefold()
 
 
-def encode_state_note(note: StateNote) -> str:
-    return msgspec.json.encode(note).decode()
-
-
-def decode_state_note(text: str) -> StateNote | None:
-    """The note in the text of an event; None if it is none, as after a phrase was removed from it."""
-    try:
-        return msgspec.json.decode(text, type=StateNote)
-    except (msgspec.MsgspecError, UnicodeEncodeError):
-        return None
-
-
 def newest_state_note(view: View) -> StateNote | None:
     """The newest note of the current branch."""
-    return decode_state_note(view.state_note) if view.state_note else None
+    return StateNote.parse(view.state_note) if view.state_note else None
 
 
 def shown_state_note_id(view: View) -> str:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.state_note.note import NotePassage
+from tidegate.core.notes import NotePassage
 from tidegate.core.state_note.originals import LoggedFileChange, Originals, SourceText, fold_space, is_after
 from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.tokens.counting import TokenCounter

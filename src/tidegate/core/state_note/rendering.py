@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from tidegate.core.events import STATE_NOTE
-from tidegate.core.messages import Message, Text
-from tidegate.core.state_note.note import NotePassage, StateNote
+from tidegate.core.messages import STATE_NOTE, Message, Text
+from tidegate.core.notes import NotePassage, StateNote
+from tidegate.core.state_note.note import write_sections
 
 NOTE_HEADING: Final = "[State of the work"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
@@ -23,7 +23,7 @@ def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Messa
         " after that one follow below and count more. It is data, not a message of the user."
         " recall shows what was said, by an id (m4), a range (m2..m59) or words]"
     )
-    texts = [f"{head}\n{note.write_sections()}"]
+    texts = [f"{head}\n{write_sections(note)}"]
     if passages:
         texts.append("[Passages, quoted word for word from the log:]")
     texts += map(render_passage, passages)

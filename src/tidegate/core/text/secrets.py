@@ -220,7 +220,7 @@ class SecretMask:
             for found in re.finditer(re.escape(form), joined.text) if form in joined.text else ():
                 yield from _locate(joined, *found.span(), _value_mark(form))
         for shape in token_shapes():
-            for start, end in _find_split_tokens(joined, shape):
+            for start, end in _find_split_tokens(joined, shape) if shape.literal in joined.text else ():
                 yield from _locate(joined, start, end, _mark(shape.literal))
         certain = joined.keep_certain()
         if certain.breaks:

@@ -33,7 +33,7 @@ CONTROL_CHARACTERS: Final = LazyPattern(
     f"|(?<![^\x00-\x7f{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f{_JOINERS}])"
 )
 SURROGATES: Final = LazyPattern("[\ud800-\udfff]")
-_UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e]")
+_UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e…]")  # the last one ends cut titles
 _ESCAPED_IN_JSON: Final = LazyPattern(f"{CONTROL_CHARACTERS.source}|[\u2028\u2029\ud800-\udfff]")
 
 

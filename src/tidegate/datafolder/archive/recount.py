@@ -5,7 +5,8 @@ import msgspec
 from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import Image, Message, Part, Result, Role, Tool
+from tidegate.core.messages import Image, Message, Part, Result, Role
+from tidegate.core.notes import ModelNote, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.tokens.counting import TokenCounter, TokenEstimator, count_message, count_system, count_tools
 from tidegate.core.tokens.image_size import read_image_size
 from tidegate.core.view import resolve_visibility
@@ -48,7 +49,7 @@ class EventRecounter:
             return _with(event, msgspec.structs.replace(what, message=message, tokens=tokens))
         if isinstance(what, ViewEdited):
             return _with(event, msgspec.structs.replace(what, edits=tuple(map(self._edit, what.edits))))
-        if isinstance(what, NoteAdded) and what.topic in ("system", "tools", "model"):
+        if is_note(what, SystemSet, ToolsSet, ModelNote):
             return _with(event, self._note(what))
         return event
 
@@ -63,16 +64,15 @@ class EventRecounter:
         return edit
 
     def _note(self, noted: NoteAdded) -> NoteAdded:
-        if noted.topic == "model":
+        if is_note(noted, ModelNote):
             self._turn_to(noted.text)
             return noted
-        if noted.topic == "system":
+        if is_note(noted, SystemSet):
             return msgspec.structs.replace(noted, tokens=count_system(noted.text, self._counter))
-        try:
-            tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
-        except msgspec.DecodeError:  # the fold refuses it
+        change = read_note(noted, ToolsSet)
+        if change is None:  # the fold refuses it
             return noted
-        return msgspec.structs.replace(noted, tokens=count_tools(tools, self._counter))
+        return msgspec.structs.replace(noted, tokens=count_tools(change.tools, self._counter))
 
     def _count(self, message: Message) -> int:
         return count_message(message, self._counter, thinking=self._thinking)

@@ -22,8 +22,18 @@ import msgspec
 
 from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.event_check import is_possible_count
-from tidegate.core.events import Event, NoteAdded, encode_event
-from tidegate.core.view import REFOLD_TOPICS, LogView
+from tidegate.core.events import BranchStarted, Event, NoteAdded, encode_event
+from tidegate.core.notes import (
+    REFOLD_NOTES,
+    EditRedone,
+    EditUndone,
+    LogImported,
+    ModelNote,
+    SideCost,
+    is_note,
+    read_note,
+)
+from tidegate.core.view import LogView
 from tidegate.datafolder.archive.distrust import without_rules
 from tidegate.datafolder.archive.format import (
     ARCHIVE_FORMAT,
@@ -44,7 +54,6 @@ from tidegate.datafolder.retention import set_retention
 from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
 from tidegate.session.request import parse_model_note
 from tidegate.store.memory import check_session_name, session_not_found
 from tidegate.store.session_log import store_if_large
@@ -179,7 +188,7 @@ def _arriving(data: FolderContents, found: _Examined, arrived: Iterable[ArchiveI
     recounting = EventRecounter(found.model_note)
     for item in arrived:
         yield recounting.event(item) if isinstance(item, Event) else item
-    yield Event(found.head + 1, data.clock(), NoteAdded("foreign", found.exported))
+    yield Event(found.head + 1, data.clock(), LogImported(found.exported).pack())
 
 
 @contextmanager
@@ -211,9 +220,9 @@ def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: A
             _check_file(data, name, item, names)
         elif isinstance(item, Event):
             _check_event(item)
-            if isinstance(item.payload, NoteAdded) and item.payload.topic in ("undo", "redo"):
-                _apply_undo(item.seq, item.payload, undone)
-            elif isinstance(item.payload, NoteAdded) and item.payload.topic == "model":
+            if (toggle := read_note(item.payload, EditUndone) or read_note(item.payload, EditRedone)) is not None:
+                _apply_undo(item.seq, toggle, undone)
+            elif is_note(item.payload, ModelNote):
                 model_note = model_note or item.payload.text
     view = LogView(skip=frozenset(undone))
     for item in read_archive(file, limits):
@@ -245,21 +254,21 @@ def _check_event(event: Event) -> None:
 
 def _wrong_in_note(noted: NoteAdded) -> str:
     """Numbers that a note carries in its text."""
-    if noted.topic == "model":
+    if is_note(noted, ModelNote):
         note = parse_model_note(noted.text)
         if not (is_possible_count(note.window) and is_possible_count(note.max_tokens)):
             return f"a window of {note.window} tokens and an output of {note.max_tokens} cannot be"
-    paid = parse_side_cost(noted) if noted.topic == SPENT_TOPIC else None
+    paid = read_note(noted, SideCost)
     if paid is not None and not all(map(is_possible_count, paid.usage)):
         return "what it says was spent is not a number of tokens"
     return ""
 
 
-def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
-    number = what.edit
+def _apply_undo(seq: int, toggle: EditUndone | EditRedone, undone: set[int]) -> None:
+    number = toggle.edit
     if not 0 < number < seq:
         raise bad_archive(f"record {seq} undoes what is not there")
-    if what.topic == "undo":
+    if isinstance(toggle, EditUndone):
         undone.add(number)
     else:
         undone.discard(number)
@@ -267,7 +276,7 @@ def _apply_undo(seq: int, what: NoteAdded, undone: set[int]) -> None:
 
 def _fold(view: LogView, event: Event) -> None:
     what = event.payload
-    if isinstance(what, NoteAdded) and what.topic in REFOLD_TOPICS:
+    if isinstance(what, BranchStarted) or is_note(what, *REFOLD_NOTES):
         return  # the fold is made as if these had been known from the start
     try:
         view.fold(event)

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tidegate.core.errors import BadInput, TidegateError
-from tidegate.core.events import NoteAdded, encode_event
+from tidegate.core.events import encode_event
 from tidegate.core.log_fold import fold_log
+from tidegate.core.notes import RecordsLost, is_note
 from tidegate.core.snapshot import freeze_view
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
@@ -26,7 +27,6 @@ from tidegate.datafolder.doctor import folder_files as files
 from tidegate.datafolder.doctor import orphans as strays
 from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding, Severity
 from tidegate.datafolder.doctor.session_log import (
-    LOST_TOPIC,
     LogSurvey,
     RecordFault,
     check_log,
@@ -275,9 +275,7 @@ class _SessionExamination:
         if judged.view is None:
             self._add(f"Event {judged.failed_seq} does not follow from those before it.", "broken", _FORK_REMEDY)
             return
-        lost_count = sum(
-            isinstance(event.payload, NoteAdded) and event.payload.topic == LOST_TOPIC for event in log.read()
-        )
+        lost_count = sum(is_note(event.payload, RecordsLost) for event in log.read())
         state = f"{lost_count:,} of them lost earlier, the others whole" if lost_count else "all whole"
         self._add(f"{log.head:,} records, {state}.", "fine")
         if judged.unlawful_seqs:

@@ -14,7 +14,6 @@ from tidegate.core.events import (
     Event,
     EventPayload,
     MessageAdded,
-    NoteAdded,
     UsageReported,
     ViewEdited,
     decode_event,
@@ -22,6 +21,7 @@ from tidegate.core.events import (
 )
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Text
+from tidegate.core.notes import ModelNote, RecordsLost, SystemSet, ToolsSet, is_note
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
@@ -36,7 +36,6 @@ from tidegate.store.store import Store
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.request import RequestRenderer
 
-LOST_TOPIC = "lost"
 FAR = 4
 """A stored token count this many times below our own count is wrong with any counter."""
 _MAX_REFOLDS = 100
@@ -127,7 +126,7 @@ def _looks_like_event(seq: int, content: bytes) -> bool:
 
 def encode_lost_record(seq: int, time: float, fault: RecordFault) -> bytes:
     """Encode the placeholder for a lost record."""
-    return encode_event(Event(seq, time, NoteAdded(LOST_TOPIC, f"records {fault.first} to {fault.last} were damaged")))
+    return encode_event(Event(seq, time, RecordsLost(f"records {fault.first} to {fault.last} were damaged").pack()))
 
 
 # --- impossible values
@@ -147,7 +146,7 @@ def impossible_values(log: Log) -> dict[int, Wrong]:
     model_note, time = "", 0.0
     for event in log.read():
         what = event.payload
-        if isinstance(what, NoteAdded) and what.topic == "model":
+        if is_note(what, ModelNote):
             model_note = what.text
         why = find_impossible_value(event) or _miscounted(what)
         time = event.time if is_possible_time(event.time) else time
@@ -179,7 +178,7 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
                 yield edit.tokens, Message("user", edit.parts)
             elif isinstance(edit, Insert):
                 yield edit.tokens, edit.message
-    elif isinstance(what, NoteAdded) and what.topic in ("system", "tools"):
+    elif is_note(what, SystemSet, ToolsSet):
         yield what.tokens, Message("user", (Text(what.text),))
 
 
@@ -200,7 +199,7 @@ def _corrected(event: Event, time: float) -> Event:
         event = msgspec.structs.replace(event, payload=msgspec.structs.replace(what, tokens_before=0, tokens_after=0))
         if not find_impossible_value(event):
             return event
-    return msgspec.structs.replace(event, payload=NoteAdded(LOST_TOPIC, "its numbers cannot be"))
+    return msgspec.structs.replace(event, payload=RecordsLost("its numbers cannot be").pack())
 
 
 # --- consistency -------------------------------------------------------------------------------------------

@@ -18,7 +18,8 @@ import msgspec
 
 from tidegate.core.edits import Insert
 from tidegate.core.errors import BadInput
-from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited, encode_event
+from tidegate.core.events import Event, MessageAdded, ViewEdited, encode_event
+from tidegate.core.notes import ContentForgotten, read_note
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.contents import FolderContents
@@ -262,8 +263,8 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
     for event in log.read():
         texts += (again := find_derived_messages(event, about))
         about.update(again)
-        if isinstance(event.payload, NoteAdded) and event.payload.topic == "forgotten":
-            noted.update(event.payload.text.split())
+        if (forgotten := read_note(event.payload, ContentForgotten)) is not None:
+            noted.update(forgotten.places)
         new = change(event)
         if new is not event:
             changes[event.seq] = new
@@ -298,7 +299,7 @@ def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: Step
     places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
     if places:
         log = data.open_log(name)
-        log.append(Event(log.head + 1, data.clock(), NoteAdded("forgotten", " ".join(places))))
+        log.append(Event(log.head + 1, data.clock(), ContentForgotten(tuple(places)).pack()))
         step("forgetting noted")
     if data.blobs is None:
         return 0

@@ -12,15 +12,32 @@ from urllib.parse import quote
 import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
-from tidegate.core.events import PREPARED_SUMMARY, STATE_NOTE, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.messages import STATE_NOTE, Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.notes import (
+    AnswerBirth,
+    ContentForgotten,
+    EditRedone,
+    EditUndone,
+    ModelNote,
+    NoteKind,
+    PreparedSummary,
+    RuleFruitless,
+    SignaturesRefused,
+    StateNote,
+    SystemSet,
+    ToolsSet,
+    TurnStarted,
+    ViewCleared,
+    is_note,
+    read_note,
+)
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import resolve_visibility
 from tidegate.session.continuation import find_recorded_span
-from tidegate.session.summaries.prepared import decode_prepared
 
 TOMBSTONE = "[forgotten]"
 MIN_FORGOTTEN_CHARS = 4
@@ -29,7 +46,17 @@ _MIN_CUT_CHARS = 8
 """At the end of a clipped text, a part of the words that has this length counts as the words."""
 _EXTRA_TOKENS = 8
 """Tokens by which a mark may exceed the word it replaces, with neighboring words that are now split differently."""
-_KEPT_TOPICS = frozenset("undo redo clear turn model tried forgotten unsigned birth branch".split())
+_KEPT_NOTES: tuple[NoteKind, ...] = (
+    EditUndone,
+    EditRedone,
+    ViewCleared,
+    TurnStarted,
+    ModelNote,
+    RuleFruitless,
+    ContentForgotten,
+    SignaturesRefused,
+    AnswerBirth,
+)
 _JSON_SHORT = {'"': '"', "/": "/", "\b": "b"}
 _ESCAPED_BLANK = r"(?:[nrtf]|u(?i:00(?:0[9a-d]|1[c-f]|20|85|a0)|1680|20[0-5][0-9af]|3000))"
 _QUOTED_BLANK = r"%(?i:20|0[9a-d]|1[c-f]|c2%(?:85|a0)|e1%9a%80|e2%8[01]%[89a][0-9a-f]|e3%80%80)"
@@ -66,10 +93,10 @@ def blank_event(event: Event, ids: frozenset[str]) -> Event:
         return _replace_payload(
             event, msgspec.structs.replace(what, edits=tuple(_blank_edit(edit, ids) for edit in what.edits))
         )
-    if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
+    if is_note(what, StateNote):
         return _replace_payload(event, msgspec.structs.replace(what, text=forget_in_note(what.text, ids)))
-    if isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY:
-        prepared = decode_prepared(what.text)
+    if is_note(what, PreparedSummary):
+        prepared = read_note(what, PreparedSummary)
         if prepared is not None and not ids.isdisjoint(prepared.ids):
             return _replace_payload(event, msgspec.structs.replace(what, text="{}"))
     return event
@@ -280,12 +307,12 @@ class PhraseRemover:
         return self._new_call_ids.get(ident, ident)
 
     def _noted(self, noted: NoteAdded) -> NoteAdded:
-        if noted.topic in _KEPT_TOPICS:
+        if isinstance(noted, BranchStarted) or is_note(noted, *_KEPT_NOTES):
             return noted
-        if noted.topic in (STATE_NOTE, PREPARED_SUMMARY):
+        if is_note(noted, StateNote, PreparedSummary):
             return msgspec.structs.replace(noted, text=self.remove_from_json(noted.text, "{}"))
-        text = self._tools(noted.text) if noted.topic == "tools" else self.remove_from_text(noted.text)
-        if noted.topic not in ("system", "tools"):
+        text = self._tools(noted.text) if is_note(noted, ToolsSet) else self.remove_from_text(noted.text)
+        if not is_note(noted, SystemSet, ToolsSet):
             return msgspec.structs.replace(noted, topic=self.remove_from_text(noted.topic), text=text)
         if text == noted.text:
             return noted

@@ -13,26 +13,41 @@ import msgspec
 from tidegate.core.edits import EditIndex
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import calls_of, encode_into_bytes, result_of, texts_of
+from tidegate.core.notes import (
+    CompactionEnded,
+    CompactionStarted,
+    ContentForgotten,
+    Denial,
+    EditRedone,
+    EditUndone,
+    ModelNote,
+    NoteKind,
+    ProgramError,
+    RequestOverflowed,
+    SideCost,
+    SummaryFailed,
+    ViewCleared,
+    kind_of,
+    read_note,
+)
 from tidegate.core.text.clip import clip_chars
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
-from tidegate.session.denials import parse_denial
 
 _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""
 _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
 
-_ERROR_TOPICS = frozenset({"error", "summary_failed", "overflow"})
+_ERROR_NOTES = (ProgramError, SummaryFailed, RequestOverflowed)
 _OWN_PURPOSES = frozenset({"summary", "state_note", "interrupted", "compaction"})
 """Calls besides those of turns that no other trace has. The calls of a subagent are in its own trace."""
-_EVENT_NAMES = {
-    "clear": "context_clear",
-    "undo": "context_undo",
-    "redo": "context_redo",
-    "compaction_start": "compaction_start",
-    "compaction_end": "compaction_end",
-    "forgotten": "forgotten",
-    "model": "model",
+_EVENT_NAMES: dict[NoteKind, str] = {
+    ViewCleared: "context_clear",
+    EditUndone: "context_undo",
+    EditRedone: "context_redo",
+    CompactionStarted: CompactionStarted.topic,
+    CompactionEnded: CompactionEnded.topic,
+    ContentForgotten: ContentForgotten.topic,
+    ModelNote: ModelNote.topic,
 }
 
 TextMask = Callable[[str], str]
@@ -170,18 +185,19 @@ def _used(what: UsageReported, line: TraceLine) -> TraceLine:
 
 
 def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
-    paid = parse_side_cost(what) if what.topic == SPENT_TOPIC else None
+    paid = read_note(what, SideCost)
     if paid is not None and paid.purpose in _OWN_PURPOSES:
         used = _used(UsageReported(paid.model, 0, 0, *paid.usage[:4]), line("model_usage"))
         used.kind, used.head, used.counted = paid.purpose, None, None
         return used
-    if (denial := parse_denial(what)) is not None:
+    if (denial := read_note(what, Denial)) is not None:
         denied = line("tool_denied")
         denied.call, denied.name = _clip_name(mask(denial.call_id)), _clip_name(mask(denial.tool))
         denied.why = f"denied by {_mask_and_clip(denial.by, mask)}"
         return denied
-    own = _EVENT_NAMES.get(what.topic)
-    noted = line(own or ("error" if what.topic in _ERROR_TOPICS else "note"))
+    kind = kind_of(what)
+    own = _EVENT_NAMES.get(kind) if kind is not None else None
+    noted = line(own or ("error" if kind in _ERROR_NOTES else "note"))
     noted.topic = None if own else _clip_name(mask(what.topic))
     noted.text = _mask_and_clip(what.text, mask) if what.text else None
     noted.chars, noted.tokens = len(what.text) or None, what.tokens or None

@@ -10,6 +10,7 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.policy.policy import Policy
 from tidegate.core.text.plural import format_count
+from tidegate.core.usage import Usage
 from tidegate.lab.comparison.cells import ComparisonCell, run_contender
 from tidegate.lab.comparison.runner import ComparisonPlan, ComparisonResults
 from tidegate.lab.comparison.session_sources import create_recording_mask, load_recording
@@ -19,7 +20,6 @@ from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.note_writer import NoteRefused, explain_failure, read_answer
 from tidegate.session.session import Session
 from tidegate.session.state_notes import count_answer_tokens
-from tidegate.wire.usage import Usage
 from tidegate.wire.usage_report import read_usage
 
 _UNLIMITED_WINDOW: Final = 10_000_000

@@ -11,35 +11,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
-from tidegate.core.events import NoteAdded
+from tidegate.core.notes import ImportOrigin, is_note
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT, ARCHIVE_VERSION, ArchiveHeader, ArchiveWriter
 from tidegate.datafolder.archive.transfer import import_session
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.lab.importers.json_fields import encode_recorded_json, string_or_empty
 from tidegate.lab.importers.recording import JsonRecord, Recording
 from tidegate.session.session import Session
-from tidegate.session.shared_timeline import IMPORTED_TOPIC
 from tidegate.session.storage import SessionStorage
 from tidegate.store.log import MemoryLog
 
 _MAX_NAME_CHARS = 200
 _HEAD_EVENTS = 8
 """Among so many events at the head of a log stands where it was imported from."""
-
-
-class ImportOrigin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the log records of an import. `sha256` is over the messages: the same recording is not imported twice."""
-
-    format: str
-    sha256: str
-    agent: str = ""
-    model: str = ""
-    session: str = ""
-    project: str = ""
-    path: str = ""
-    mended: tuple[str, ...] = ()
 
 
 class ImportedSession(NamedTuple):
@@ -99,7 +83,7 @@ def _check_name(data: DataFolder, name: str, sha: str) -> str:
         return "free"
     for event in data.open_log(name).read():
         what = event.payload
-        if isinstance(what, NoteAdded) and what.topic == IMPORTED_TOPIC and f'"{sha}"' in what.text:
+        if is_note(what, ImportOrigin) and f'"{sha}"' in what.text:
             return "same"
         if event.seq >= _HEAD_EVENTS:
             break
@@ -122,7 +106,7 @@ def _build_log(recording: Recording, sha: str, clock: Callable[[], float], trust
     origin = ImportOrigin(
         meta.format, sha, meta.agent, meta.model, meta.session, meta.project, meta.path, tuple(recording.repairs)
     )
-    session.history.add_note(IMPORTED_TOPIC, msgspec.json.encode(origin).decode())
+    session.history.append_note(origin)
     for message, time, mark in zip(messages[fixed:], times[fixed:], marks[fixed:], strict=True):
         now.advance_to(time)
         session.add(message, typed=mark)

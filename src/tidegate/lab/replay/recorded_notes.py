@@ -13,7 +13,6 @@ import msgspec
 
 from tidegate.core.events import MessageAdded
 from tidegate.core.state_note.instruction import NoteTask
-from tidegate.core.state_note.note import encode_state_note
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.disk.atomic_files import make_folder, write_private
@@ -87,7 +86,7 @@ def hash_question(log: LogReader, task: NoteTask) -> str:
             break
         if isinstance(event.payload, MessageAdded):
             hashed.update(_encode(event.payload.message))
-    hashed.update(encode_state_note(task.previous).encode() if task.previous else b"")
+    hashed.update(task.previous.write_text().encode() if task.previous else b"")
     return hashed.hexdigest()
 
 

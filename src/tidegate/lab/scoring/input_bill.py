@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.usage import Usage
 from tidegate.models.pricing import TokenRates, compute_cost
-from tidegate.wire.usage import Usage
 
 
 class _CacheRules(msgspec.Struct, frozen=True):

@@ -20,10 +20,9 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from tidegate.core.events import STATE_NOTE
-from tidegate.core.messages import Message, Result, calls_of, text_of
+from tidegate.core.messages import STATE_NOTE, Message, Result, calls_of, text_of
+from tidegate.core.notes import StateNote
 from tidegate.core.plan import Decision
-from tidegate.core.state_note.note import StateNote
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.lab.replay.recorded_notes import ReplayedQuestion, ReplayNotes

@@ -15,9 +15,6 @@ import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, Replace
 from tidegate.core.events import (
-    CACHE_MISS_REASON,
-    SENT_UNMANAGED,
-    THINKING_LEFT_OUT,
     BranchStarted,
     Event,
     HostMessageAdded,
@@ -28,13 +25,26 @@ from tidegate.core.events import (
     UsageReported,
     ViewEdited,
 )
+from tidegate.core.notes import (
+    CacheMissReason,
+    EditRedone,
+    EditUndone,
+    SentUnmanaged,
+    SignaturesRefused,
+    SystemSet,
+    ThinkingLeftOut,
+    ToolsSet,
+    ViewCleared,
+    is_note,
+    read_note,
+)
 from tidegate.core.sweep.cost_model import ASSUMED_PRICES
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.session.costs import usage_or_estimate
-from tidegate.wire.usage import Usage
 
 MissOrigin = Literal["client", "tidegate", "user", "lifetime", "provider"]
 _MIN_MISSED: Final = 1_024
@@ -202,22 +212,22 @@ class CacheReader:
     def _read_note(self, noted: NoteAdded) -> None:
         if isinstance(noted, BranchStarted):
             self._note_difference(noted.edit + 1, "client", "another branch of the history")
-        elif noted.topic in ("system", "tools"):
+        elif is_note(noted, SystemSet, ToolsSet):
             self._read_fixed_part(noted)
-        elif noted.topic in ("undo", "redo"):
-            self._note_difference(self._edit_places.get(noted.edit, 0.0), "user", noted.topic)
-        elif noted.topic == "clear":
+        elif (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
+            self._note_difference(self._edit_places.get(toggle.edit, 0.0), "user", toggle.topic)
+        elif is_note(noted, ViewCleared):
             self._note_difference(0, "user", "clear", "first message")
-        elif noted.topic in ("unsigned", THINKING_LEFT_OUT):
+        elif is_note(noted, SignaturesRefused, ThinkingLeftOut):
             self._note_difference(self._sent_place, "tidegate", "thinking was left out")
-        elif noted.topic == SENT_UNMANAGED:
+        elif is_note(noted, SentUnmanaged):
             self._note_difference(_START, "tidegate", "the client's own request was sent", "first message")
-        elif noted.topic == CACHE_MISS_REASON:
-            self._reported = noted.text
+        elif (reason := read_note(noted, CacheMissReason)) is not None:
+            self._reported = reason.text
 
     def _read_fixed_part(self, noted: NoteAdded) -> None:
         """The client changes them itself, unless it keeps its own messages and the note is not one of its own."""
-        is_system = noted.topic == "system"
+        is_system = is_note(noted, SystemSet)
         part, place = ("system prompt", _SYSTEM) if is_system else ("tools", _TOOLS)
         is_own = isinstance(noted, HostNote) or not self._has_host
         self._note_difference(place, "client" if is_own else "tidegate", f"the {part} changed", part)

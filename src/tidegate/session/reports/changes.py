@@ -10,22 +10,26 @@ import msgspec
 
 from tidegate.core.budget import MAX_MEASURED_WINDOW, make_budget, measure_request
 from tidegate.core.edits import EditIndex
-from tidegate.core.events import (
-    LISTED_TOPICS,
-    SENT_UNMANAGED,
-    SENT_WHOLE,
-    THINKING_DROPPED,
-    Event,
-    EventPayload,
-    NoteAdded,
-    ViewEdited,
+from tidegate.core.events import Event, EventPayload, ViewEdited
+from tidegate.core.notes import (
+    LISTED_NOTES,
+    EditRedone,
+    EditUndone,
+    RequestOverflowed,
+    SentUnmanaged,
+    SentWhole,
+    SignaturesRefused,
+    ThinkingDropped,
+    is_note,
+    read_note,
 )
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.view import View
 from tidegate.session.reports.state_note_report import describe_listed_note
 
-_WARNINGS: Final = frozenset({"guard", "overflow", "unsigned", THINKING_DROPPED, SENT_UNMANAGED, SENT_WHOLE})
-"""The stage and the topics that mean: the provider or the guard had to step in, or the policy was bypassed."""
+_GUARD: Final = "guard"
+_WARNINGS: Final = (RequestOverflowed, SignaturesRefused, ThinkingDropped, SentUnmanaged, SentWhole)
+"""The notes that mean, as the stage of the guard: the provider had to step in, or the policy was bypassed."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -75,7 +79,7 @@ def measure_view(view: View, model: str) -> ViewSize:
 
 def is_change(payload: EventPayload) -> bool:
     """Whether `read_change` returns a row for it."""
-    return isinstance(payload, ViewEdited) or (isinstance(payload, NoteAdded) and payload.topic in LISTED_TOPICS)
+    return isinstance(payload, ViewEdited) or is_note(payload, *LISTED_NOTES)
 
 
 def read_change(
@@ -110,10 +114,10 @@ def read_change(
             len(edits.replaced),
             len(edits.inserts),
             is_edit=True,
-            is_warning=what.stage in _WARNINGS,
+            is_warning=what.stage == _GUARD,
             is_undone=is_undone,
         )
-    if isinstance(what, NoteAdded) and what.topic in LISTED_TOPICS:
+    if is_note(what, *LISTED_NOTES):
         return Change(
             event.seq,
             event.time,
@@ -124,15 +128,17 @@ def read_change(
             tokens_after=after.history,
             request_before=before.request,
             request_after=after.request,
-            is_warning=what.topic in _WARNINGS,
+            is_warning=is_note(what, *_WARNINGS),
         )
     return None
 
 
 def follow_undo(undone_edits: set[int], payload: EventPayload) -> None:
     """Update the set of the edits that are not in effect. Feed it every event of a log in order."""
-    if isinstance(payload, NoteAdded) and payload.topic in ("undo", "redo"):
-        (undone_edits.add if payload.topic == "undo" else undone_edits.discard)(payload.edit)
+    if (undone := read_note(payload, EditUndone)) is not None:
+        undone_edits.add(undone.edit)
+    elif (redone := read_note(payload, EditRedone)) is not None:
+        undone_edits.discard(redone.edit)
 
 
 def _make_title(name: str) -> str:

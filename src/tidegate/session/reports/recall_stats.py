@@ -16,8 +16,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.edits import Drop, Insert, Replace
-from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of
+from tidegate.core.notes import EditRedone, EditUndone, ViewCleared, is_note, read_note
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.text.tool_calls import call_target_of, file_name_of, iterate_strings, parse_call_arguments
 from tidegate.session.recall import RECALL_USAGE
@@ -98,11 +99,12 @@ class RecallCounter:
             self._said(what.message)
         elif isinstance(what, ViewEdited):
             self._edited(event.seq, what)
-        elif isinstance(what, NoteAdded) and what.topic == "clear":
+        elif is_note(what, ViewCleared):
             self._cleared = event.seq
-        elif isinstance(what, NoteAdded) and what.topic in ("undo", "redo"):
-            ids = self._edits.get(what.edit, ())
-            (self._left.subtract if what.topic == "undo" else self._left.update)(ids)
+        elif (undone := read_note(what, EditUndone)) is not None:
+            self._left.subtract(self._edits.get(undone.edit, ()))
+        elif (redone := read_note(what, EditRedone)) is not None:
+            self._left.update(self._edits.get(redone.edit, ()))
 
     def _count(self, **more: int) -> None:
         values = {name: getattr(self.stats, name) + number for name, number in more.items()}

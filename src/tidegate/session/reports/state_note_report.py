@@ -6,20 +6,24 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import (
-    CLIENT_SPEAKING,
-    PREPARED_SUMMARY,
-    STATE_NOTE,
-    STATE_NOTE_FAILED,
-    WORK_RECORD,
-    NoteAdded,
-)
+from tidegate.core.events import NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
+from tidegate.core.notes import (
+    ClientNote,
+    EditRedone,
+    EditUndone,
+    HandoffNote,
+    NotePassage,
+    PreparedSummary,
+    StateNote,
+    StateNoteFailed,
+    is_note,
+    read_note,
+)
 from tidegate.core.state_note.check import MARK, list_cited_ids
-from tidegate.core.state_note.note import HEADINGS, NotePassage, StateNote, decode_state_note
+from tidegate.core.state_note.note import HEADINGS, write_sections
 from tidegate.core.text.plural import format_count
 from tidegate.session.shared_timeline import describe_client_note
-from tidegate.session.summaries.prepared import decode_prepared
 from tidegate.store.log import LogReader
 
 _NO_NOTE: Final = "There is no state note yet. docs/state-notes.md says when the model writes one."
@@ -63,7 +67,7 @@ class NoteParts(msgspec.Struct, frozen=True):
 
 def split_note(text: str, previous: str = "", mask: Callable[[str], str] = str) -> NoteParts | None:
     """The parts of a note as it is stored, compared with the one before; None if it is none. `mask` hides secrets."""
-    note, before = decode_state_note(text), decode_state_note(previous) if previous else None
+    note, before = StateNote.parse(text), StateNote.parse(previous) if previous else None
     if note is None:
         return None
     old = before.sections if before else {}
@@ -99,10 +103,10 @@ class StateNoteReport:
             what = event.payload
             if seq and event.seq > seq:
                 break
-            if isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
-                self.previous, self.note, self.failure = self.note, decode_state_note(what.text), ""
-            elif isinstance(what, NoteAdded) and what.topic == STATE_NOTE_FAILED:
-                self.failure = what.text
+            if is_note(what, StateNote):
+                self.previous, self.note, self.failure = self.note, read_note(what, StateNote), ""
+            elif (failed := read_note(what, StateNoteFailed)) is not None:
+                self.failure = failed.text
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
@@ -111,7 +115,7 @@ class StateNoteReport:
         if self.note is None:
             return [_NO_NOTE, *self._explain_failure()]
         note = self.note
-        lines = [describe_state_note(note), "", *note.write_sections().split("\n")]
+        lines = [describe_state_note(note), "", *write_sections(note).split("\n")]
         lines += (
             ["", f"Passages ({len(note.passages)}):", *map(describe_passage, note.passages)] if note.passages else []
         )
@@ -146,24 +150,24 @@ def describe_passage(passage: NotePassage) -> str:
 
 def compare_notes(old: StateNote, new: StateNote) -> list[str]:
     """The lines that were added (`+`) and removed (`-`), without empty ones and headings."""
-    lines = unified_diff(old.write_sections().split("\n"), new.write_sections().split("\n"), lineterm="", n=0)
+    lines = unified_diff(write_sections(old).split("\n"), write_sections(new).split("\n"), lineterm="", n=0)
     return [line for line in lines if line[1:].strip() and not line.startswith(("---", "+++", "@@"))]
 
 
 def describe_listed_note(noted: NoteAdded, *, is_brief: bool = False) -> str:
-    """The text of a note under one of the `LISTED_TOPICS`: of a state note, what it has and what the check dropped.
+    """The text of a note under one of the `LISTED_NOTES`: of a state note, what it has and what the check dropped.
 
     `is_brief`: one line, where the parts of a state note are shown as well.
     """
-    if noted.topic in ("undo", "redo"):
+    if is_note(noted, EditUndone, EditRedone):
         return f"edit {noted.text}"
-    if noted.topic in (CLIENT_SPEAKING, WORK_RECORD):
+    if is_note(noted, ClientNote, HandoffNote):
         return describe_client_note(noted)
-    if noted.topic == PREPARED_SUMMARY:
-        prepared = decode_prepared(noted.text)
+    if is_note(noted, PreparedSummary):
+        prepared = read_note(noted, PreparedSummary)
         covered = format_count(len(prepared.ids), "message") if prepared else "nothing any more"
         return f"A summary for the policy, written ahead: it covers {covered}."
-    note = decode_state_note(noted.text) if noted.topic == STATE_NOTE else None
+    note = read_note(noted, StateNote)
     if note is None:
         return noted.text
     line = describe_state_note(note)

@@ -13,9 +13,10 @@ import msgspec
 
 from tidegate.core.edits import Drop, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.notes import CompactionStarted, EditRedone, EditUndone, SideCost, ViewCleared, is_note, read_note
 from tidegate.core.tokens.counting import is_plausible_report
 from tidegate.models.catalog import ModelInfo, compute_model_cost
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost, usage_or_estimate
+from tidegate.session.costs import usage_or_estimate
 from tidegate.session.reports.changes import Change, read_change
 from tidegate.store.log import LogReader
 
@@ -181,28 +182,25 @@ class _BackwardReader:
         self.state.next_usage = used
 
     def _add_note(self, noted: NoteAdded) -> None:
-        if noted.topic == "compaction_start":
+        if is_note(noted, CompactionStarted):
             self._writing = None
-        elif noted.topic == SPENT_TOPIC and self._writing is not None:
-            self._add_side_cost(self._writing, noted)
-        elif noted.topic in ("undo", "redo"):
-            self._note_toggle(noted.edit, noted.topic)
-        elif noted.topic == "clear":
+        elif self._writing is not None and (cost := read_note(noted, SideCost)) is not None:
+            self._add_side_cost(self._writing, cost)
+        elif (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
+            self._note_toggle(toggle)
+        elif is_note(noted, ViewCleared):
             self.state.reset()
 
-    def _note_toggle(self, seq: int, topic: str) -> None:
-        since = self.state
-        since.undo_state.setdefault(seq, topic)
-        if topic == "redo":
+    def _note_toggle(self, toggle: EditUndone | EditRedone) -> None:
+        since, seq = self.state, toggle.edit
+        since.undo_state.setdefault(seq, toggle.topic)
+        if isinstance(toggle, EditRedone):
             since.redone[seq] = since.sums
         else:
             gone = since.sums.plus(since.redone.pop(seq, _RequestSums()), -1)
             since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
 
-    def _add_side_cost(self, entry: TimelineEntry, noted: NoteAdded) -> None:
-        side_cost = parse_side_cost(noted)
-        if side_cost is None:
-            return
+    def _add_side_cost(self, entry: TimelineEntry, side_cost: SideCost) -> None:
         entry.summary_tokens += side_cost.usage.input_tokens + side_cost.usage.output_tokens
         cost = compute_model_cost(side_cost.usage, side_cost.model, self._prices)
         if cost is not None:

@@ -17,13 +17,13 @@ from tidegate.core.events import Event, MessageAdded, UsageReported, ViewEdited
 from tidegate.core.ledger.writer import LEDGER, PIN
 from tidegate.core.messages import SUMMARY, TOOL_SUMMARY, Message, calls_of, is_user_request, result_of, texts_of
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, is_plausible_report
+from tidegate.core.usage import Usage
 from tidegate.core.view import Item, View
 from tidegate.models.catalog import ModelInfo, find_model
 from tidegate.models.pricing import compute_cost
 from tidegate.session.reports.forecast import Threshold, find_next_threshold, find_removing_rules, list_thresholds
 from tidegate.session.session import Session
 from tidegate.store.log import Log
-from tidegate.wire.usage import Usage
 
 _MAX_GAP: Final = 64
 

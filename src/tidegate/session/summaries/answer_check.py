@@ -84,10 +84,6 @@ class AnswerRejected(Exception):
         self.was_cut = cut
 
 
-REJECTED_TOPIC: Final = "summary_rejected"
-"""The topic of the note in the log that says why a summary was not used."""
-
-
 class CheckedSummary(str):
     """A summary that passed `check_answer`, so that it is not checked twice."""
 

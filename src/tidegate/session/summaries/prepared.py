@@ -14,8 +14,9 @@ import msgspec
 
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edits import Insert
-from tidegate.core.events import PREPARED_SUMMARY, BranchStarted, Event, NoteAdded, ViewEdited
+from tidegate.core.events import BranchStarted, Event, ViewEdited
 from tidegate.core.messages import Message
+from tidegate.core.notes import REFOLD_NOTES, PreparedSummary, ViewCleared, is_note, read_note
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import AskSummary, CommitEdits, PlanContext, PlanStep, run_moment
 from tidegate.core.policy.policy import (
@@ -56,17 +57,6 @@ class SummaryTask(NamedTuple):
     request: SummaryRequest
     max_tokens: int
     head: int
-
-
-class PreparedSummary(msgspec.Struct, frozen=True):
-    """A summary that a policy will ask for, as the log has it. `ids` are the messages that it covers.
-
-    `task` is a hash of the prompt and of the summary that it continues.
-    """
-
-    task: str
-    ids: tuple[str, ...]
-    text: str
 
 
 def wants_summaries(policy: Policy, moments: Iterable[str] = _MOMENTS) -> bool:
@@ -180,18 +170,6 @@ def _hash_task(request: SummaryRequest) -> str:
     return blake2b("\x00".join(parts).encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def encode_prepared(made: PreparedSummary) -> str:
-    return msgspec.json.encode(made).decode()
-
-
-def decode_prepared(text: str) -> PreparedSummary | None:
-    """The summary in the text of an event; None if it is none, as after content was removed from it."""
-    try:
-        return msgspec.json.decode(text, type=PreparedSummary)
-    except (msgspec.MsgspecError, UnicodeEncodeError):
-        return None
-
-
 def find_prepared(
     log: LogReader, request: SummaryRequest, counter: TokenCounter, *, may_be_old: bool = False
 ) -> str | None:
@@ -204,12 +182,12 @@ def find_prepared(
     task, found = _hash_task(request), None
     for event in log.read(_first_seq(request.messages)):
         what = event.payload
-        if isinstance(what, BranchStarted) or (isinstance(what, NoteAdded) and what.topic in _UNDOING):
+        if isinstance(what, BranchStarted) or is_note(what, *REFOLD_NOTES, ViewCleared):
             found = None
-        elif isinstance(what, NoteAdded) and what.topic == PREPARED_SUMMARY:
-            made = decode_prepared(what.text)
-            if made is not None and made.task == task and message_ids.issuperset(made.ids):
-                found = made
+            continue
+        made = read_note(what, PreparedSummary)
+        if made is not None and made.task == task and message_ids.issuperset(made.ids):
+            found = made
     if found is None:
         return None
     covered = set(found.ids)
@@ -217,9 +195,6 @@ def find_prepared(
     if not may_be_old and _count(rest, counter) > _MAX_NEW_SHARE * _count(request.messages, counter):
         return None
     return _join_digest(found.text, rest, request.max_tokens, counter)
-
-
-_UNDOING: Final = ("undo", "redo", "clear", "forgotten")
 
 
 def _first_seq(messages: Sequence[Message]) -> int:

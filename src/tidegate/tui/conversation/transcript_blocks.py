@@ -13,17 +13,28 @@ import msgspec
 from tidegate.core.edits import Drop, Insert, RemoveRule, Replace
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import INTERRUPTED, MENTIONED_FILE, Call, Image, Message, Result, Text, Thinking
-from tidegate.session.denials import parse_denial
+from tidegate.core.notes import (
+    ContentForgotten,
+    Denial,
+    EditRedone,
+    EditUndone,
+    NoteKind,
+    RequestOverflowed,
+    SignaturesRefused,
+    ViewCleared,
+    kind_of,
+    read_note,
+)
 
 BlockKind = Literal["user", "said", "thinking", "call", "result", "attached", "edit", "note", "answer", "problem"]
 _CARD_KINDS = frozenset({"thinking", "call", "result", "attached", "edit"})
-_NOTE_TEXTS = {
-    "clear": "the context was cleared; the log keeps everything",
-    "undo": "a compaction was undone",
-    "redo": "a compaction was redone",
-    "overflow": "the provider refused the request for its size; it is sent again, smaller",
-    "forgotten": "something was forgotten for good",
-    "unsigned": "earlier reasoning is no longer sent",
+_NOTE_TEXTS: dict[NoteKind, str] = {
+    ViewCleared: "the context was cleared; the log keeps everything",
+    EditUndone: "a compaction was undone",
+    EditRedone: "a compaction was redone",
+    RequestOverflowed: "the provider refused the request for its size; it is sent again, smaller",
+    ContentForgotten: "something was forgotten for good",
+    SignaturesRefused: "earlier reasoning is no longer sent",
 }
 
 
@@ -171,9 +182,10 @@ def _compaction_block(edited: ViewEdited, seq: int) -> TranscriptBlock:
 
 
 def _note_blocks(note: NoteAdded, seq: int) -> list[TranscriptBlock]:
-    if note.topic in _NOTE_TEXTS:
-        return [TranscriptBlock(f"n{seq}", "note", _NOTE_TEXTS[note.topic])]
-    if (denial := parse_denial(note)) is not None:
+    kind = kind_of(note)
+    if kind in _NOTE_TEXTS:
+        return [TranscriptBlock(f"n{seq}", "note", _NOTE_TEXTS[kind])]
+    if (denial := read_note(note, Denial)) is not None:
         text = f"{denial.tool} was denied by {denial.by}; it was not run"
         return [TranscriptBlock(f"n{seq}", "note", text, call_id=denial.call_id, denied_by=denial.by)]
     return []

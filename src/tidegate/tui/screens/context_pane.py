@@ -15,7 +15,8 @@ from textual.widgets.option_list import Option
 
 from tidegate.commands.registry import CommandContext
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import STATE_NOTE, NoteAdded
+from tidegate.core.events import NoteAdded
+from tidegate.core.notes import StateNote
 from tidegate.session.recall import recall_text
 from tidegate.session.reports.state_note_report import StateNoteReport, split_note
 from tidegate.session.reports.timeline import Timeline, TimelineEntry, read_timeline
@@ -238,7 +239,7 @@ class ContextPane(Screen[str]):
 
     def on_option_list_option_selected(self) -> None:
         entry, ident = self._selected_entry(), self._selected_message_id()
-        if entry is not None and entry.change.name == STATE_NOTE:
+        if entry is not None and entry.change.name == StateNote.topic:
             self._show_state_note(entry.change.seq)
         elif entry is not None:
             name = entry.change.rule or entry.change.title

@@ -6,7 +6,8 @@ from typing import Final, NamedTuple
 
 from tidegate.agent.runtime import OpenAgent
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import Event, NoteAdded
+from tidegate.core.events import Event
+from tidegate.core.notes import CompactionEnded, CompactionStarted, is_note
 from tidegate.session.costs import CostReport
 
 _POLL_SECONDS: Final = 0.2
@@ -53,8 +54,8 @@ class StatusWatcher:
 
     def handle_event(self, event: Event) -> None:
         """Follow the events: a compaction that has a summary written is logged before and after."""
-        if isinstance(event.payload, NoteAdded) and event.payload.topic in ("compaction_start", "compaction_end"):
-            self._is_summarizing = event.payload.topic == "compaction_start"
+        if is_note(event.payload, CompactionStarted, CompactionEnded):
+            self._is_summarizing = is_note(event.payload, CompactionStarted)
             self.update()
 
     def stop(self) -> None:

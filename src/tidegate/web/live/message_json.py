@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from tidegate.core.events import Event, MessageAdded, NoteAdded
+from tidegate.core.events import Event, MessageAdded
 from tidegate.core.messages import Call, Compaction, Image, Message, Part, Result, Text, Thinking
-from tidegate.session.denials import Denial, parse_denial
+from tidegate.core.notes import Denial, SystemSet, ToolsSet, is_note, read_note
 from tidegate.session.message_text import describe_compaction
 from tidegate.web.text_pool import TextPool
 
@@ -18,10 +18,10 @@ def describe_event(event: Event, previous: Event | None = None) -> JsonPart | No
     whether a result is that of a denied call."""
     what = event.payload
     if isinstance(what, MessageAdded):
-        denial = parse_denial(previous.payload) if previous is not None else None
+        denial = read_note(previous.payload, Denial) if previous is not None else None
         return describe_message(what.message, denial)
-    if isinstance(what, NoteAdded) and what.topic in ("system", "tools"):
-        return {"role": what.topic, "content": _indent(what.text) if what.topic == "tools" else what.text}
+    if is_note(what, SystemSet, ToolsSet):
+        return {"role": what.topic, "content": _indent(what.text) if is_note(what, ToolsSet) else what.text}
     return None
 
 

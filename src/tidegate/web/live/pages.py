@@ -17,13 +17,13 @@ import msgspec
 
 from tidegate import __version__
 from tidegate.core.errors import TidegateError
+from tidegate.core.notes import ModelNote
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.client_answer import ClientAnswer
 from tidegate.gateway.http_body import RawHeaders
 from tidegate.gateway.page import PageRequest, SessionActivity
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.models.catalog import ModelInfo, find_window
-from tidegate.session.request import ModelNote
 from tidegate.store.errors import StoreUnreachable
 from tidegate.web.document import make_content_policy, render_document
 from tidegate.web.live.login import (

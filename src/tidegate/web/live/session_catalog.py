@@ -13,11 +13,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.errors import TidegateError
-from tidegate.core.events import NoteAdded
+from tidegate.core.notes import ParentSession, read_note
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.session_names import read_session_title
 from tidegate.datafolder.session_use import find_session_use
-from tidegate.gateway.conversations import PARENT_TOPIC
 from tidegate.models.catalog import ModelInfo
 from tidegate.session.shared_timeline import name_client
 from tidegate.store.store import SessionInfo
@@ -166,8 +165,8 @@ class SessionCatalog:
         parent = ""
         try:
             for event in islice(self._data.open_log(info.name).read(), _PARENT_EVENTS):
-                if isinstance(event.payload, NoteAdded) and event.payload.topic == PARENT_TOPIC:
-                    parent = event.payload.text
+                if (note := read_note(event.payload, ParentSession)) is not None:
+                    parent = note.text
         except TidegateError:
             return ""
         if info.head >= _PARENT_EVENTS or parent:

@@ -11,7 +11,7 @@ from tidegate.core.messages import Message, calls_of, text_of
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.session.recall import find_edit_to_toggle, recall_text
+from tidegate.session.recall import find_edit_to_redo, find_edit_to_undo, recall_text
 from tidegate.session.reports.changes import Change
 from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.store.log import LogReader
@@ -247,7 +247,7 @@ class SessionLooks:
     def toggle_change(self, name: str, seq: int, *, redo: bool) -> bool:
         """Undo or redo the compaction at event `seq`. False if it is not the one to be undone or redone next."""
         live = self._data.open_conversation(name)
-        if find_edit_to_toggle("redo" if redo else "undo", live.log) != seq:
+        if (find_edit_to_redo if redo else find_edit_to_undo)(live.log) != seq:
             return False
         (live.history.redo if redo else live.history.undo)()
         return True

@@ -13,14 +13,12 @@ import msgspec
 
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import TOOL_RESULT, Message, calls_of, result_of
+from tidegate.core.notes import HiddenCalls, ModelNote, ParentSession, SideCost, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
-from tidegate.gateway.conversations import PARENT_TOPIC
+from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
-from tidegate.session.costs import SPENT_TOPIC, parse_side_cost
-from tidegate.session.host_tree import HIDDEN_TOPIC, decode_hidden_calls
-from tidegate.session.request import ModelNote, parse_model_note
+from tidegate.session.request import parse_model_note
 from tidegate.web.request_history import request_usage
-from tidegate.wire.usage import Usage
 
 FindWindow = Callable[[ModelNote], int]
 """The window of a session by its note about the model; 0 if it is not known."""
@@ -67,8 +65,8 @@ class ClientMessages:
                 return 0
             self._last = message
             return 0 if result is not None and result.call_id in self._hidden_calls else 1
-        if isinstance(what, NoteAdded) and what.topic == HIDDEN_TOPIC and self._last is not None:
-            ids = {call.id for call in decode_hidden_calls(what.text)}
+        if is_note(what, HiddenCalls) and self._last is not None:
+            ids = {call.id for call in HiddenCalls.unpack(what).calls}
             self._hidden_calls |= ids
             return -1 if all(call.id in ids for call in calls_of(self._last)) else 0
         return 0
@@ -82,7 +80,7 @@ class WholeHistory:
         self._seqs = array("q", [0])
         self._sums = array("q", [0])
         self._last_tokens = 0
-        self._fixed = {"system": 0, "tools": 0}
+        self._system_tokens = self._tools_tokens = 0
 
     def feed(self, event: Event) -> None:
         what, change = event.payload, self._messages.feed(event)
@@ -93,8 +91,10 @@ class WholeHistory:
             self._add(event.seq, self._sums[-1] - self._last_tokens)
         elif isinstance(what, BranchStarted):
             self._add(event.seq, self._sum_at(what.edit))
-        elif isinstance(what, NoteAdded) and what.topic in self._fixed:
-            self._fixed[what.topic] = what.tokens
+        elif is_note(what, SystemSet):
+            self._system_tokens = what.tokens
+        elif is_note(what, ToolsSet):
+            self._tools_tokens = what.tokens
 
     def _add(self, seq: int, tokens: int) -> None:
         self._seqs.append(seq)
@@ -105,7 +105,7 @@ class WholeHistory:
 
     def count_request(self, head: int) -> int:
         """Tokens of a request with the whole history, made when the log ended with `head`."""
-        return REQUEST_OVERHEAD + sum(self._fixed.values()) + self._sum_at(head)
+        return REQUEST_OVERHEAD + self._system_tokens + self._tools_tokens + self._sum_at(head)
 
 
 class FiguresReader:
@@ -137,12 +137,12 @@ class FiguresReader:
             self._read_note(what)
 
     def _read_note(self, note: NoteAdded) -> None:
-        if note.topic == "model":
+        if is_note(note, ModelNote):
             read = parse_model_note(note.text)
             self._change(model=read.model, dialect=read.wire, window=self._find_window(read))
-        elif note.topic == PARENT_TOPIC:
-            self._change(parent=note.text)
-        elif note.topic == SPENT_TOPIC and (side := parse_side_cost(note)) is not None:
+        elif (parent := read_note(note, ParentSession)) is not None:
+            self._change(parent=parent.text)
+        elif (side := read_note(note, SideCost)) is not None:
             self._change(**self._add_cost(side.usage, side.usage, side.model))
 
     def _change(self, **fields: object) -> None:

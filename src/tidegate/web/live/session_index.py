@@ -17,18 +17,10 @@ from typing import Final, Literal
 
 import msgspec
 
-from tidegate.core.events import (
-    STATE_NOTE,
-    BranchStarted,
-    Event,
-    EventPayload,
-    MessageAdded,
-    NoteAdded,
-    UsageReported,
-    ViewEdited,
-)
+from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.log_fold import fold_log, iterate_current_branch
 from tidegate.core.messages import Message
+from tidegate.core.notes import ContentForgotten, StateNote, is_note
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.view import Item, LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo
@@ -182,9 +174,9 @@ class SessionIndex:
         what = event.payload
         if isinstance(what, ViewEdited):
             self._changed_seq = event.seq
-        elif isinstance(what, NoteAdded) and what.topic == STATE_NOTE:
+        elif is_note(what, StateNote):
             self.note_before[event.seq] = note_seq
-        elif isinstance(what, NoteAdded) and what.topic == "forgotten":
+        elif is_note(what, ContentForgotten):
             self.forgotten_at = event.seq
         follow_undo(self.undone_edits, what)
         change = read_change(event, before, measure_view(self._view, self._model.model), is_brief=True)

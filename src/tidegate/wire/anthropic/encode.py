@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from tidegate.core.usage import Usage
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import StopReason
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer, cut_pieces
-from tidegate.wire.usage import Usage
 
 _STOPS: Mapping[StopReason, str] = MappingProxyType(
     {"calls": "tool_use", "length": "max_tokens", "refused": "refusal", "filtered": "refusal", "paused": "pause_turn"}

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tidegate.wire.usage import INPUT_USAGE, Usage, bound_usage
+from tidegate.core.usage import Usage
+from tidegate.wire.usage import INPUT_USAGE, bound_usage
 
 
 def _read_compaction(usage: Mapping[str, object]) -> Usage | None:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from tidegate.core.usage import Usage
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import StopReason
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer, cut_pieces
-from tidegate.wire.usage import Usage
 
 _STOPS: Mapping[StopReason, str] = MappingProxyType(
     {"calls": "tool_calls", "length": "length", "filtered": "content_filter"}

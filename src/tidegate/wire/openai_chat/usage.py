@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tidegate.wire.usage import Usage, UsageForm, read_count, read_details
+from tidegate.core.usage import Usage
+from tidegate.wire.usage import UsageForm, read_count, read_details
 
 
 def _read(usage: Mapping[str, object]) -> Usage:

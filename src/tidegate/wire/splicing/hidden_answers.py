@@ -9,18 +9,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Text, Thinking
+from tidegate.core.notes import HiddenCall
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.splicing.spans import find_members, replace_value
 
 _encode = msgspec.json.encode
 _SIGNED_KEYS: Final = ("signature", "data", "encrypted_content", "thoughtSignature")
-
-
-class HiddenCall(msgspec.Struct, frozen=True):
-    """A call that the client does not know: its id, and the call in the provider's own JSON, to be sent again."""
-
-    id: str
-    raw: msgspec.Raw
 
 
 class HiddenResult(NamedTuple):

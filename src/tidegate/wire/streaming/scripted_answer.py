@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import msgspec
 
 from tidegate.core.messages import Call
+from tidegate.core.usage import Usage
 from tidegate.wire.streaming.reply import StopReason
-from tidegate.wire.usage import Usage
 
 _CHUNK_CHARS = 16
 

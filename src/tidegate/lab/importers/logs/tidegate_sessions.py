@@ -14,6 +14,7 @@ from tidegate.core.event_check import is_possible_time
 from tidegate.core.events import Event, MessageAdded, NoteAdded
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import TOOL_RESULT, Tool
+from tidegate.core.notes import ModelNote, SystemSet, ToolsSet, is_note, read_note
 from tidegate.datafolder.archive.format import ARCHIVE_FORMAT as EXPORT
 from tidegate.datafolder.archive.format import ArchiveHeader, ArchiveLimits, read_archive
 from tidegate.datafolder.data_folder import DataFolder
@@ -82,18 +83,18 @@ def _build_recording(
                 add_core_message(talk, what.message, time)
             else:
                 talk.count_omitted("notes of the engine")
-        elif isinstance(what, NoteAdded) and what.topic == "system" and what.text != system:
-            system = what.text
+        elif (prompt := read_note(what, SystemSet)) is not None and prompt.text != system:
+            system = prompt.text
             talk.add_message("system", system, time)
-        elif isinstance(what, NoteAdded) and what.topic == "tools":
-            talk.tools = render_chat_tools(_parse_tools(event.seq, what.text))
-        elif isinstance(what, NoteAdded) and what.topic == "model":
+        elif is_note(what, ToolsSet):
+            talk.tools = render_chat_tools(_read_tools(event.seq, what))
+        elif is_note(what, ModelNote):
             model = parse_model_note(what.text).model or model
     return talk.build_recording(source, name, RecordingOrigin(FORMAT, "tidegate", model, name, "", str(source.path)))
 
 
-def _parse_tools(seq: int, text: str) -> tuple[Tool, ...]:
+def _read_tools(seq: int, noted: NoteAdded) -> tuple[Tool, ...]:
     try:
-        return msgspec.json.decode(text, type=tuple[Tool, ...])
+        return ToolsSet.unpack(noted).tools
     except msgspec.DecodeError as fault:
         raise BadInput(f"Record {seq} does not describe tools: {fault}.", "Run `tidegate doctor` on it.") from fault

@@ -1,0 +1,1 @@
+"""Commands for a stored session and for that of a chat, each declared once."""
