@@ -59,6 +59,7 @@ def originals(*more: Message) -> Originals:
         "1. then fix `step_3()` in `src/other.py:9` [m7..m8]",
         "- remaining: 3 steps",
         "- the order of m1 is done, after m2..m3 [m5]",
+        "- run `pytest -q tests/<name>` for each [m4]",
     ],
 )
 def test_a_true_line_is_left_as_it_is(line: str) -> None:
