@@ -212,6 +212,8 @@ def test_no_text_can_close_the_fence_of_a_passage() -> None:
     assert f"\n`````\n{text}\n`````" in text_of(shown)
     assert shown.kind == "state_note"
     assert shown.role == "user"
+    joined = "".join(part.text for part in shown.parts if isinstance(part, Text))
+    assert "\n`````\n[End of the state" in joined, "a dialect may join the texts of a message"
 
 
 def test_an_update_may_have_only_the_lines_that_change() -> None:
