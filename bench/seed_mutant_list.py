@@ -836,8 +836,8 @@ MUTANTS = [
     Mutant(
         "a subagent keeps what its own calls cost to itself",
         "agent/subagents.py",
-        "[*map(SubagentMeter, self._meters), allowance, SessionSpending(session)]",
-        "[allowance, SessionSpending(session)]",
+        "[*map(SubagentMeter, self._meters), allowance]",
+        "[allowance]",
         "JUT-16",
     ),
     Mutant(
