@@ -29,8 +29,8 @@ from tidegate.tui.composer.composer import NEW_LINE_KEYS
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.conversation.conversation import Conversation
 from tidegate.tui.key_bindings import KEY_HELP
+from tidegate.tui.screens.chat_pickers import Picker
 from tidegate.tui.screens.context_pane import ContextPane, TextScreen
-from tidegate.tui.screens.picker import Picker
 
 Act = Callable[[Stage], Awaitable[None]]
 SUMMARY = "## Goal\nThe port is 8443.\n## Next steps\nNone.\n"

@@ -12,7 +12,7 @@ from tidegate.core.messages import Call, Image, MarkedText, text_of
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.tui.composer.draft import MessageDraft
 from tidegate.tui.composer.file_mentions import compose_message, match_files
-from tidegate.tui.screens.picker import Picker
+from tidegate.tui.screens.chat_pickers import Picker
 
 LINES = "\n".join(f"line {number}" for number in range(1, 61))
 

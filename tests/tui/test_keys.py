@@ -9,8 +9,8 @@ from tests.tui.stage import CONFIG, on_stage, played
 from tidegate.core.messages import Image, MarkedText
 from tidegate.models.scripted_provider import ScriptedProvider
 from tidegate.tui.composer.draft import MessageDraft
+from tidegate.tui.screens.chat_pickers import Picker
 from tidegate.tui.screens.context_pane import ContextPane
-from tidegate.tui.screens.picker import Picker
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR" + (3).to_bytes(4) + (2).to_bytes(4) + b"rest"
 

@@ -10,7 +10,7 @@ from tidegate.core.text.secrets import SecretMask
 from tidegate.models.scripted_provider import ScriptedAnswer
 from tidegate.terminal.output import TextSanitizer
 from tidegate.tui.conversation.transcript_tail import format_transcript_tail
-from tidegate.tui.screens.picker import Picker
+from tidegate.tui.screens.chat_pickers import Picker
 
 
 def test_a_theme_is_picked_and_kept(tmp_path: Path) -> None:

@@ -169,13 +169,13 @@ class _UnitCollector:
             self._fact(fact, section, group, source, order)
 
     def _fact(self, fact: Fact, section: str, group: str, source: float, order: int) -> None:
-        seen = self.facts.get(fact.value)
-        if seen is None:
-            seen = self.facts[fact.value] = _FactOccurrences(fact, section, group)
-        if source > seen.source:
-            seen.source, seen.section, seen.group = source, section, group
-        seen.times += 1
-        seen.last = order
+        occurrences = self.facts.get(fact.value)
+        if occurrences is None:
+            occurrences = self.facts[fact.value] = _FactOccurrences(fact, section, group)
+        if source > occurrences.source:
+            occurrences.source, occurrences.section, occurrences.group = source, section, group
+        occurrences.times += 1
+        occurrences.last = order
 
     def _request(self, message: Message, order: int) -> None:
         text = text_of(message)
@@ -183,12 +183,12 @@ class _UnitCollector:
             return
         parts = [part.text for part in message.parts if isinstance(part, Text) and part.typed is not False]
         own = "\n".join(parts)  # without mentioned files
-        quoted = own if own.strip() else text
+        words = own if own.strip() else text
         rules = find_rule_sentences(rule_text(message), self.limit)[:20]
-        self.requests.append(_Request(order, quoted, USER_SAID_PREFIX if own.strip() else HELD, bool(rules)))
+        self.requests.append(_Request(order, words, USER_SAID_PREFIX if own.strip() else HELD, bool(rules)))
         self._facts(text, IDENTIFIERS_SECTION, "user named", 3.0, order)
         age = order / self.total
-        if len(quoted) > 400:
+        if len(words) > 400:
             for rule in rules:
                 self._add(USER_SECTION, f"{USER_SAID_PREFIX}{_quote_line(rule, 300)}", 4.5 + age, order)
 
@@ -219,11 +219,11 @@ class _UnitCollector:
         for key, value in iterate_strings(arguments, skip=INCIDENTAL_KEYS):
             if key in _SHELL:
                 self.commands[call.id] = value
-            named = _TARGET.search(key) is not None and len(value) <= 300
-            group = f"agent {_VERBS[access]} ({tool})" if named else f"in calls of {tool}"
+            is_target = _TARGET.search(key) is not None and len(value) <= 300
+            group = f"agent {_VERBS[access]} ({tool})" if is_target else f"in calls of {tool}"
             for fact in find_facts(value[:_ARGUMENT]):
                 section = ARTIFACTS_SECTION if fact.kind in ("path", "file", "url") else IDENTIFIERS_SECTION
-                source = 2.9 if named and access == "write" else 2.5 if named else 2.1
+                source = 2.9 if is_target and access == "write" else 2.5 if is_target else 2.1
                 self._fact(fact, section, group, source, order)
 
     def _result(self, text: str, call_id: str, error: bool, order: int) -> None:
@@ -238,8 +238,8 @@ class _UnitCollector:
             self._add(ERRORS_SECTION, f"tool said ({tool}): {_quote_line(line, 200)}", 0.8 + age + error, order)
         command = self.commands.get(call_id)
         if command:
-            ended = find_last_line(text)
-            outcome = f", it ended with {_quote_line(ended, 120)}" if ended else ""
+            last_line = find_last_line(text)
+            outcome = f", it ended with {_quote_line(last_line, 120)}" if last_line else ""
             self._add(
                 COMMANDS_SECTION, f"agent ran {_quote_line(command, 160)} ({tool}){outcome}", 0.6 + 1.2 * age, order
             )
@@ -273,24 +273,24 @@ class _UnitCollector:
             yield unit._replace(weight=unit.weight + rare)
 
     def _named(self) -> Iterator[DigestUnit]:
-        alike = Counter(_class(seen) for seen in self.facts.values())
-        for seen in self.facts.values():
-            fact = seen.fact
-            many = alike[_class(seen)] if fact.kind in _VALUES else 1
-            if many > _BULK and seen.source < 1:
+        alike = Counter(_class(occurrences) for occurrences in self.facts.values())
+        for occurrences in self.facts.values():
+            fact = occurrences.fact
+            many = alike[_class(occurrences)] if fact.kind in _VALUES else 1
+            if many > _BULK and occurrences.source < 1:
                 continue
             worth = _KIND[fact.kind]
             # A frequent fact matters. A unique value has weight, one of many alike is a log line.
-            often = 0.3 * min(math.log2(seen.times), 4) * worth * seen.source
+            often = 0.3 * min(math.log2(occurrences.times), 4) * worth * occurrences.source
             rare = 1.2 / math.sqrt(many) if fact.kind in _VALUES else 0
-            weight = worth * seen.source + often + rare + 0.9 * seen.last / self.total
+            weight = worth * occurrences.source + often + rare + 0.9 * occurrences.last / self.total
             text = f"{fact.context} {fact.value}".strip()
-            yield DigestUnit(seen.section, seen.group, text, weight, seen.last, fact.value)
+            yield DigestUnit(occurrences.section, occurrences.group, text, weight, occurrences.last, fact.value)
 
 
 def _pattern(unit: DigestUnit) -> str:
     return _DIGITS.sub("#", unit.text)[:80] if unit.section == ERRORS_SECTION else unit.text
 
 
-def _class(seen: _FactOccurrences) -> tuple[str, str, str]:
-    return seen.fact.kind, seen.fact.context, seen.group
+def _class(occurrences: _FactOccurrences) -> tuple[str, str, str]:
+    return occurrences.fact.kind, occurrences.fact.context, occurrences.group

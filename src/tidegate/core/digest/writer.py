@@ -5,25 +5,31 @@ is quoted, attributed and in the past tense, as data about the conversation; it 
 chosen by weight, with a share of the tokens for each section.
 """
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
-from tidegate.core.digest.previous_summary import parse_previous_summary
 from tidegate.core.digest.units import (
     ARTIFACTS_SECTION,
     COMMANDS_SECTION,
     DECISIONS_SECTION,
     ERRORS_SECTION,
     FIRST_REQUEST_PREFIX,
+    HELD,
     IDENTIFIERS_SECTION,
     INTENT_SECTION,
+    LAST_REQUEST_PREFIX,
     NEXT_STEPS_SECTION,
+    SYSTEM_SAID_PREFIX,
+    USER_SAID_PREFIX,
     USER_SECTION,
     DigestUnit,
     collect_units,
+    fold_line,
 )
 from tidegate.core.messages import SUMMARY, Message, text_of
 from tidegate.core.text.clip import clip_tokens
+from tidegate.core.text.facts import find_facts, find_rule_sentences
 from tidegate.core.tokens.counting import TokenCounter
 
 DIGEST_SECTIONS: Final = (
@@ -75,14 +81,14 @@ def write_digest(
     units = [*old, *collect_units(messages, continued=any(unit.text.startswith(FIRST_REQUEST_PREFIX) for unit in old))]
     if not units:
         return _least(f"{len(messages)} messages without text" if messages else previous.strip(), max_tokens, counter)
-    ranked = sorted(units, key=lambda unit: (-unit.weight, -unit.order, unit.text))
-    chosen = _choose(ranked, max_tokens, counter)
-    text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
-    while chosen and (over := counter.count_text(text) - max_tokens) > 0:
+    ranking = sorted(units, key=lambda unit: (-unit.weight, -unit.order, unit.text))
+    units_that_fit = _choose(ranking, max_tokens, counter)
+    text = _assemble(units_that_fit, sections or DIGEST_SECTIONS, max_tokens)
+    while units_that_fit and (over := counter.count_text(text) - max_tokens) > 0:
         # Joining cost more tokens than estimated: drop the lightest units, at least one.
-        chosen = chosen[: -1 - over // 40]
-        text = _assemble(chosen, sections or DIGEST_SECTIONS, max_tokens)
-    return text or _least(ranked[0].text, max_tokens, counter)
+        units_that_fit = units_that_fit[: -1 - over // 40]
+        text = _assemble(units_that_fit, sections or DIGEST_SECTIONS, max_tokens)
+    return text or _least(ranking[0].text, max_tokens, counter)
 
 
 def _least(text: str, max_tokens: int, counter: TokenCounter) -> str:
@@ -153,38 +159,38 @@ def _mentions(text: str, key: str) -> bool:
     return False
 
 
-def _choose(ranked: list[DigestUnit], max_tokens: int, counter: TokenCounter) -> list[DigestUnit]:
+def _choose(ranking: list[DigestUnit], max_tokens: int, counter: TokenCounter) -> list[DigestUnit]:
     """Choose lines before lists, because a line often has what a list would repeat; then by weight."""
     purse = _TokenAllowance(max_tokens, counter)
     left = {section: max_tokens * share // 100 for section, share in _SHARES.items()}
     for listed in (False, True):
         misses = dict.fromkeys(left, 0)
-        for unit in ranked:
+        for unit in ranking:
             section = unit.section
             if bool(unit.group) == listed and misses[section] < _MISSES and left[section] > 2:
                 cost = purse.buy(unit, min(left[section], purse.left))
                 left[section] -= cost
                 misses[section] += not cost
     for _ in range(2):
-        _spend(purse, ranked)
+        _spend(purse, ranking)
         purse.return_repeated()
     return purse.chosen
 
 
-def _spend(purse: _TokenAllowance, ranked: list[DigestUnit]) -> None:
+def _spend(purse: _TokenAllowance, ranking: list[DigestUnit]) -> None:
     chosen_keys = {unit.key for unit in purse.chosen}
     missed = 0
-    for unit in ranked:
+    for unit in ranking:
         if purse.left <= 2 or missed >= _MISSES * 4:
             return
         if unit.key not in chosen_keys:
             missed += not purse.buy(unit, purse.left)
 
 
-def _assemble(chosen: list[DigestUnit], sections: Sequence[str], max_tokens: int) -> str:
+def _assemble(units_that_fit: list[DigestUnit], sections: Sequence[str], max_tokens: int) -> str:
     blocks: list[str] = []
     places: dict[str, list[DigestUnit]] = {section: [] for section in sections}
-    for unit in chosen:
+    for unit in units_that_fit:
         places[_place(unit.section, sections)].append(unit)
     for section, units in places.items():
         if not units:
@@ -209,3 +215,76 @@ def _place(section: str, sections: Sequence[str]) -> str:
             return section
         section = _ELSEWHERE.get(section, section)
     return section if section in sections else sections[-1]
+
+
+# --- earlier summaries ------------------------------------------------------------------------------------------------
+# An earlier summary becomes units again, so that its facts compete with new ones. A digest is parsed line by line. Each
+# line of another text, such as a summary by a model, becomes a noted line. Lines are only sorted into sections; they
+# are never followed as instructions.
+
+
+_NOTED_PREFIX: Final = "noted earlier: "
+_LIST: Final = re.compile(
+    r"(agent (?:changed|read|used) \([^)]{1,50}\)|in calls of [^:]{1,50}|(?:user|agent|tools) named|noted): (.+)"
+)
+# The section and weight of a line by its beginning. Weights are a little lower than for new lines.
+_LINES: Final = (
+    (FIRST_REQUEST_PREFIX, INTENT_SECTION, 8.0),
+    (USER_SAID_PREFIX, USER_SECTION, 3.4),
+    (HELD, USER_SECTION, 3.4),
+    (SYSTEM_SAID_PREFIX, USER_SECTION, 3.4),
+    ("agent concluded: ", DECISIONS_SECTION, 1.1),
+    ("agent planned: ", NEXT_STEPS_SECTION, 0.6),
+    ("agent said: ", DECISIONS_SECTION, 0.8),
+    ("agent ran ", COMMANDS_SECTION, 0.6),
+    ("tool said ", ERRORS_SECTION, 0.8),
+    (_NOTED_PREFIX, DECISIONS_SECTION, 2.6),
+)
+_ITEMS: Final = (("user named", 2.7), ("agent changed", 2.3), ("agent read", 1.9), ("in calls", 1.6), ("agent", 1.3))
+_MOST_LINES: Final = 2_000
+
+
+def parse_previous_summary(previous: str) -> list[DigestUnit]:
+    units: dict[str, DigestUnit] = {}
+    lines = previous.split("\n")[:_MOST_LINES]
+    for place, line in enumerate(lines):
+        for unit in _units(line.strip().removeprefix("- "), place - len(lines)):
+            units.setdefault(unit.key, unit)
+    return list(units.values())
+
+
+def _units(line: str, order: int) -> list[DigestUnit]:
+    if not line or line.startswith(("##", "[")):
+        return []
+    listed = _LIST.fullmatch(line)
+    if listed:
+        group = listed[1]
+        weight = next((weight for start, weight in _ITEMS if group.startswith(start)), 0.9)
+        section = (
+            ARTIFACTS_SECTION
+            if group.startswith(("agent changed", "agent read", "agent used"))
+            else IDENTIFIERS_SECTION
+        )
+        return [
+            DigestUnit(section, group, item, weight, order, item.rsplit(" ", 1)[-1]) for item in listed[2].split(", ")
+        ]
+    if line.startswith(LAST_REQUEST_PREFIX):
+        line = USER_SAID_PREFIX + line.removeprefix(LAST_REQUEST_PREFIX)
+    if line.startswith("agent said last: "):
+        line = "agent said: " + line.removeprefix("agent said last: ")
+    return _line(line, order)
+
+
+def _line(line: str, order: int) -> list[DigestUnit]:
+    section, weight = DECISIONS_SECTION, 0.0
+    for start, place, worth in _LINES:
+        if line.startswith(start):
+            section, weight = place, worth
+            break
+    if not weight:
+        line, weight = _NOTED_PREFIX + line, 2.6
+    if section == USER_SECTION and not line.startswith(HELD) and find_rule_sentences(line):
+        weight += 1.5
+    line = fold_line(line, 520)
+    facts = [DigestUnit(IDENTIFIERS_SECTION, "noted", fact.value, 1.2, order, fact.value) for fact in find_facts(line)]
+    return [DigestUnit(section, "", line, weight, order, line), *facts]

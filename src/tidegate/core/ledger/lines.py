@@ -146,8 +146,8 @@ def _split_changed(line: LedgerLine) -> tuple[str, str]:
 
 def _left_ranges(lines: Iterable[LedgerLine]) -> list[tuple[int, int]]:
     """The ranges that left, as first and last seq."""
-    found = (_RANGE.fullmatch(line.ident) for line in lines if line.what == "left")
-    return [(int(match[1]), int(match[2])) for match in found if match]
+    matches = (_RANGE.fullmatch(line.ident) for line in lines if line.what == "left")
+    return [(int(match[1]), int(match[2])) for match in matches if match]
 
 
 class ReachableIds:
@@ -185,8 +185,8 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
         else:
             last.pop(key, None)
             last[key] = line
-    replaced = {match[1] for line in last.values() if (match := _REPLACES.search(line.text))}
-    return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in replaced]
+    old_idents = {match[1] for line in last.values() if (match := _REPLACES.search(line.text))}
+    return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in old_idents]
 
 
 _REPLACES: Final = re.compile(r" \(replaces ([0-9a-f]{7,40})\)$")

@@ -42,8 +42,8 @@ class LossTally(NamedTuple):
             (self.recoverable, "within reach of recall"),
             (self.left_out, "only in the log"),
         )
-        found = [f"{count:,} {'is' if count == 1 else 'are'} {place}" for count, place in places if count]
-        facts = ", ".join([f"of {format_count(self.checked, 'fact')}", *found]) if found else ""
+        parts = [f"{count:,} {'is' if count == 1 else 'are'} {place}" for count, place in places if count]
+        facts = ", ".join([f"of {format_count(self.checked, 'fact')}", *parts]) if parts else ""
         if not self.shortened:
             return facts or ("no facts to keep were found" if self.is_searched else "")
         shortened = f"{format_count(self.shortened, 'message')} shortened, with the id for recall"
@@ -79,13 +79,13 @@ class LossCheck:
         )
         """Whether the provider must read the ledger again anyway, so that it may be rewritten."""
         requests = [m for m in cut if is_user_request(m)]
-        shown = (
+        visible = (
             [_apply_replace(m, changes) for m in messages if m.id not in changes.dropped]
             if self.moves or requests
             else []
         )
         if facts and self.moves:
-            stay = [*shown, *(insert.message for insert in changes.inserts)]
+            stay = [*visible, *(insert.message for insert in changes.inserts)]
             described = described_ids(message for message in stay if is_group_note(message))
             vanished = [
                 LedgerLine(what, ident, text)
@@ -95,18 +95,18 @@ class LossCheck:
                 if ident not in described
             ]
             self._known = [*self._gone, *stay]
-            found = statements_of(self._gone, described, lines=[*lines, *vanished], every=messages)
-            self._facts = drop_old_todos([*(line for line in vanished if line.what == "ran"), *found], self._known)
+            statements = statements_of(self._gone, described, lines=[*lines, *vanished], every=messages)
+            self._facts = drop_old_todos([*(line for line in vanished if line.what == "ran"), *statements], self._known)
             self._read(stay)
-        held = partial(rules_held, removed=view.removed_rules)
-        covered = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
-        every = [*covered, *(line for m in (*self._gone, *requests) for line in held(items[m.id]))]
+        rules_of = partial(rules_held, removals=view.removed_rules)
+        covered_rules = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
+        every = [*covered_rules, *(line for m in (*self._gone, *requests) for line in rules_of(items[m.id]))]
         self._rules = list({line.text: line for line in every}.values())
-        known = {line.text for line in lines if line.lays_down}
-        missing = {line.text for line in self._rules} - known
-        for message in shown:  # a rule is present only in a user message: other texts may leave unchecked
+        known_texts = {line.text for line in lines if line.lays_down}
+        missing = {line.text for line in self._rules} - known_texts
+        for message in visible:  # a rule is present only in a user message: other texts may leave unchecked
             present = {text for text in missing if text in text_of(message)}
-            missing -= present and {line.text for line in held(items[message.id])} & present
+            missing -= present and {line.text for line in rules_of(items[message.id])} & present
         self._laid_down = [line for line in self._rules if line.text in missing]
         self._out_of_sight = [line for line in self._facts if not self._present(line)]
         listed = {line.text for line in merge_ledger_lines(lines, ())}  # of each file its last state
@@ -149,15 +149,15 @@ class LossCheck:
         texts = {line.text for line in after}
         reach = ReachableIds(after)
         rest = [line.ident for line in (*self._missing, *self._laid_down) if line.text not in texts]
-        reached = sum(not ident or ident in self._pointed or ident in reach for ident in rest)
+        reachable_count = sum(not ident or ident in self._pointed or ident in reach for ident in rest)
         checked = len(self._facts) + len(self._rules)
         missing = len(self._missing) + len(self._laid_down)
         return LossTally(
             checked,
             checked - missing,
-            reached,
+            reachable_count,
             missing - len(rest),
-            len(rest) - reached,
+            len(rest) - reachable_count,
             shortened,
             self._whole and self.moves,
         )
@@ -182,19 +182,19 @@ def _apply_replace(message: Message, changes: EditIndex) -> Message:
     return message if new is None else msgspec.structs.replace(message, parts=new.parts)
 
 
-def rules_covered(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
+def rules_covered(item: Item, removals: Mapping[str, int]) -> list[LedgerLine]:
     """The rules of a message that the provider has replaced by a compaction; of a ledger those in it."""
     if item.message.kind != LEDGER:
-        return rules_held(item, removed)
+        return rules_held(item, removals)
     lines = [line for line in parse_ledger(text_of(item.message)) if line.lays_down]
-    return [line for line in lines if line.place > removed.get(line.text, 0)]
+    return [line for line in lines if line.place > removals.get(line.text, 0)]
 
 
-def rules_held(item: Item, removed: Mapping[str, int]) -> list[LedgerLine]:
+def rules_held(item: Item, removals: Mapping[str, int]) -> list[LedgerLine]:
     """The rules of a message: all of a pin, or the rules that the user typed. Without those removed since."""
     message = item.message
     if message.kind == PIN:
         lines = [LedgerLine("pin", message.id, " ".join(text_of(message).split()))]
     else:
         lines = [LedgerLine("rule", message.id, rule) for rule in rules_given(item)]
-    return [line for line in lines if line.place > removed.get(line.text, 0)]
+    return [line for line in lines if line.place > removals.get(line.text, 0)]

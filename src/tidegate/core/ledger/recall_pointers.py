@@ -109,10 +109,12 @@ def add_recall_note(view: View, edits: Sequence[Edit], budget: Budget, spare: in
     silent = {ident for ident, edit in changes.replaced.items() if f"recall {ident}" not in _readable(edit.parts)}
     messages = [item.message for item in view.items]
     old = [message for message in messages if is_recall_note(message)]
-    hidden = recall_range_of([*(each for each in messages if each.id in changes.dropped or each.id in silent), *old])
-    if hidden is None or any(recall_range_of([insert.message]) for insert in changes.inserts):
+    recall_range = recall_range_of(
+        [*(each for each in messages if each.id in changes.dropped or each.id in silent), *old]
+    )
+    if recall_range is None or any(recall_range_of([insert.message]) for insert in changes.inserts):
         return tuple(edits)
-    note = _note(hidden.last)
+    note = _note(recall_range.last)
     leaving = [message for message in old if message.id not in changes.dropped]
     tokens = budget.count(note)
     if tokens - sum(map(budget.count, leaving)) > spare:
