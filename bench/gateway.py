@@ -7,8 +7,9 @@
     python bench/gateway.py --crowd                       # 50 and 200 sessions at once, and the worst /healthz
 
 The bare pass-through is Starlette with httpx, which keeps nothing (`runners/bare_gateway.py`): about the least that a
-gateway in Python costs. In the edited loop the body grows by 8 kB with each request, and the window holds only a part
-of it: the view is swept from time to time, and every request is edited.
+gateway in Python costs. Requests that are not edited use the default policy without its rule on prices (`hold`), which
+would sweep long histories in any window. In the edited loop the body grows by 8 kB with each request, and the window
+holds only a part of it: the view is swept from time to time, and every request is edited.
 
 A request waits for two commits of the log. With TMPDIR=/dev/shm they cost nothing, and what is left is computing.
 

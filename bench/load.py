@@ -364,23 +364,28 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
     return total, lost, doubled
 
 
-def report_model(runs: list[Run], pause: float) -> None:
+def describe_model(runs: list[Run], pause: float) -> list[str]:
     """What starting costs and what each request costs, from the smaller sizes, checked against the largest one."""
     *small, large = sorted(runs, key=lambda run: run.sessions)
     each, start = linear_regression([run.requests for run in small], [run.cpu_ms for run in small])
     due = start + each * large.requests
-    print(f"model: {start:.0f} ms of CPU for the start, {each:.1f} ms for each request. For the largest size that is")
-    print(f"    {due:,.0f} ms; measured: {large.cpu_ms:,.0f} ms ({large.cpu_ms / due - 1:+.0%})")
     session, base = linear_regression([run.sessions for run in runs], [run.memory_mb for run in runs])
-    print(f"    memory: {base:.0f} MB for the first requests, and {session * 1000:.0f} kB for each open session")
     most = max(each, large.cpu_ms / large.requests)
-    print(f"with {most:.1f} ms for each request and {MAX_SHARE:.0%} of each core:")
+    lines = [
+        f"model: {start:.0f} ms of CPU for the start, {each:.1f} ms for each request. For the largest size that is",
+        f"    {due:,.0f} ms; measured: {large.cpu_ms:,.0f} ms ({large.cpu_ms / due - 1:+.0%})",
+        f"    memory: {base:.0f} MB for the first requests, and {session * 1000:.0f} kB for each open session",
+        f"with {most:.1f} ms for each request and {MAX_SHARE:.0%} of each core:",
+    ]
     for cores in (1, 2, 10, 100):
         rate = cores * MAX_SHARE / (most / 1000)
-        print(f"    {cores} cores: {rate:,.0f} requests/s, {rate * pause:,.0f} sessions with one every {pause:g} s")
+        lines.append(
+            f"    {cores} cores: {rate:,.0f} requests/s, {rate * pause:,.0f} sessions with one every {pause:g} s"
+        )
+    return lines
 
 
-def run_sizes(options: argparse.Namespace) -> list[Run]:
+def run_sizes(options: argparse.Namespace) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     with open_site(with_proxy=options.faults) as site:
         for sessions in map(int, options.sessions.split(",")):
@@ -388,9 +393,10 @@ def run_sizes(options: argparse.Namespace) -> list[Run]:
                 run = asyncio.run(run_size(site, sessions, options, Path(place)))
             print(run.describe(), flush=True)
             runs.append(run)
-    if len(runs) > 2:
-        report_model(runs, options.pause)
-    return runs
+    model = describe_model(runs, options.pause) if len(runs) > 2 else []
+    for line in model:
+        print(line, flush=True)
+    return runs, model
 
 
 def main() -> None:
@@ -403,12 +409,13 @@ def main() -> None:
     parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")
     options = parser.parse_args()
     allow_descriptors()  # each client has a connection
-    runs: list[Run] = []
+    found: list[dict[str, Any]] = []
     for changes in FULL if options.full else ({},):
         chosen: dict[str, Any] = {**vars(options), **changes}
-        runs += run_sizes(argparse.Namespace(**chosen))
+        runs, model = run_sizes(argparse.Namespace(**chosen))
+        found.append({"runs": [asdict(run) for run in runs], "model": model})
         if options.full:
-            Path(options.full).write_text(json.dumps([asdict(run) for run in runs], indent=1) + "\n")
+            Path(options.full).write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

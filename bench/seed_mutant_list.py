@@ -694,10 +694,10 @@ MUTANTS = [
         "JUT-13",
     ),
     Mutant(
-        "a missing variable is empty text",
+        "a missing variable is no error",
         "agent/config/reader.py",
-        "if variable or self._lenient:",
-        "if True:",
+        "if not variable:",
+        "if False:",
         "DIG-16",
     ),
     Mutant(
@@ -836,8 +836,8 @@ MUTANTS = [
     Mutant(
         "a subagent keeps what its own calls cost to itself",
         "agent/subagents.py",
-        "[*map(SubagentMeter, self._meters), allowance, SessionSpending(session)]",
-        "[allowance, SessionSpending(session)]",
+        "[*map(SubagentMeter, self._meters), allowance]",
+        "[allowance]",
         "JUT-16",
     ),
     Mutant(

@@ -59,6 +59,7 @@ def originals(*more: Message) -> Originals:
         "1. then fix `step_3()` in `src/other.py:9` [m7..m8]",
         "- remaining: 3 steps",
         "- the order of m1 is done, after m2..m3 [m5]",
+        "- run `pytest -q tests/<name>` for each [m4]",
     ],
 )
 def test_a_true_line_is_left_as_it_is(line: str) -> None:
@@ -212,6 +213,8 @@ def test_no_text_can_close_the_fence_of_a_passage() -> None:
     assert f"\n`````\n{text}\n`````" in text_of(shown)
     assert shown.kind == "state_note"
     assert shown.role == "user"
+    joined = "".join(part.text for part in shown.parts if isinstance(part, Text))
+    assert "\n`````\n[End of the state" in joined, "a dialect may join the texts of a message"
 
 
 def test_an_update_may_have_only_the_lines_that_change() -> None:

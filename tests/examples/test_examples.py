@@ -105,6 +105,7 @@ def test_bot_with_many_sessions(tmp_path: Path) -> None:
     check_bot(tmp_path)
 
 
+@pytest.mark.exhaustive
 def test_bot_with_many_sessions_on_postgresql(tmp_path: Path, postgres_url: str) -> None:
     check_bot(tmp_path, postgres_url)
 

@@ -246,7 +246,7 @@ async def read_changes(running: Running) -> list[tuple[str, str]]:
     """What the page lists of the session `s`: what it was, and why."""
     async with open_http() as http:
         response = await http.get(f"{running.url}/ui/api/session?name=s", headers=running.page_headers)
-        return [(change["what"], change["why"]) for change in response.json()["changes"]]
+        return [(change["name"], change["reason"]) for change in response.json()["changes"]]
 
 
 def test_the_page_lists_what_became_of_requests(tmp_path: Path) -> None:

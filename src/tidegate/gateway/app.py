@@ -4,6 +4,10 @@
 
 A request is logged before it is forwarded, and the answer before its last event is passed on: that is what the gateway
 acknowledges. If a client hangs up, the upstream is cancelled, and what had arrived is kept.
+
+This file follows the course of a managed request from top to bottom: read it (`_read_request`), find its session
+(`_find_session`), log what is new and make it fit (`_log_and_fit`), write and send it (`_exchange`), pass the answer on
+(`_pass_on`) and record it (`_record_if_whole`).
 """
 
 import asyncio

@@ -39,6 +39,7 @@ _NOT_SAID: Final = re.compile(r"\buser (?:said nothing|did not|didn't|has not|ha
 _NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
 _ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)")
+_PLACEHOLDER: Final = re.compile(r"(?<=[\s./=:])<[A-Za-z][\w -]{0,40}>")
 _MIN_QUOTE_WORDS: Final = 2
 _MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
 _MOST_IDS_SPAN: Final = 400
@@ -164,7 +165,8 @@ def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]
         if len(text) < 3:
             continue
         near_text = fold_space(near)
-        parts = [part.strip() for part in _ELLIPSIS.split(text) if len(part.strip()) >= 3]
+        pieces = _ELLIPSIS.split(_PLACEHOLDER.sub("…", text))
+        parts = [part.strip() for part in pieces if len(part.strip()) >= 3]
         if all(part in near_text or part in originals.folded_text for part in parts):
             continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):

@@ -28,7 +28,8 @@ def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Messa
         texts.append("[Passages, quoted word for word from the log:]")
     texts += map(render_passage, passages)
     texts.append(_END)
-    return Message("user", tuple(map(Text, texts)), kind=STATE_NOTE, user_visible=False)
+    # Some dialects join the texts of a message: the end of a fence needs a line of its own.
+    return Message("user", tuple(Text(f"{text}\n") for text in texts), kind=STATE_NOTE, user_visible=False)
 
 
 def render_passage(passage: NotePassage) -> str:

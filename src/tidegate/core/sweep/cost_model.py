@@ -6,8 +6,8 @@ the view is full again.
 
 When a sweep pays follows from that, whatever the window is: once reading what came since the last sweep has cost as
 much as a sweep costs (`core/budget.py`). Sweeps that come earlier cost more for writing than they save for reading,
-later ones the other way round. Nothing has to be known of the session's length: whenever it ends, no other moment would
-have cost less than half.
+later ones the other way round. Nothing has to be known of the session's length: whenever it ends, other moments would
+have saved at most half of what the sweeps and reading the text between them cost.
 """
 
 from typing import Final, NamedTuple
