@@ -694,10 +694,10 @@ MUTANTS = [
         "JUT-13",
     ),
     Mutant(
-        "a missing variable is empty text",
+        "a missing variable is no error",
         "agent/config/reader.py",
-        "if variable or self._lenient:",
-        "if True:",
+        "if not variable:",
+        "if False:",
         "DIG-16",
     ),
     Mutant(

@@ -103,8 +103,8 @@ def test_the_policy_is_one_and_works(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
     path.write_text(fenced("yaml")[1])
     assert load(path, {"keep": 8}).name == "mine"
-    system, *messages = generate_session(12, 7)
-    session = Session(policy=str(path), window=8000, wire="openai_chat", count="exact", system=str(system["content"]))
+    prompt, *messages = generate_session(12, 7)
+    session = Session(policy=str(path), window=8000, wire="openai_chat", count="exact", system=str(prompt["content"]))
     for message in messages:
         if message["role"] == "assistant":
             session.prepare()

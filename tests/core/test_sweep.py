@@ -1108,7 +1108,7 @@ def test_an_old_message_of_the_user_that_is_very_long_keeps_its_beginning() -> N
 
 def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
     session = a_session(40)
-    for name, told in (("src/part_2.go", True), ("src/part_39.go", False), ("src/other.go", False)):
+    for name, told in (("src/part_12.go", True), ("src/part_39.go", False), ("src/other.go", False)):
         session.add(user_message(f"Look at {name} once more."))
         before = session.prepare().messages
         hints = [text_of(i.message) for i in session.view.items if text_of(i.message).startswith(HINT_PREFIX)]
@@ -1116,7 +1116,7 @@ def test_a_request_that_names_what_left_is_told_how_to_have_it_back() -> None:
         if told:
             ident = re.search(r"recall (m\d+(?:\.\.m\d+)?)\]", hints[0])
             assert ident is not None
-            assert "part_2.go" in recall_text(session.log, ident[1]).text
+            assert "part_12.go" in recall_text(session.log, ident[1]).text
             session.history.undo()
         session.add(Message("assistant", (Text("Yes."),)))
         assert before

@@ -17,11 +17,11 @@ def hash_message(message: Message) -> str:
     Ids of messages, thinking, marks and the way in which texts are wrapped do not count: hosts change them between
     two requests. Calls and results count with their ids, and compactions by a provider with their content.
     """
-    found = [message.role, *filter(None, map(_describe_part, message.parts))]
+    parts = [message.role, *filter(None, map(_describe_part, message.parts))]
     try:
-        encoded = msgspec.msgpack.encode(found)
+        encoded = msgspec.msgpack.encode(parts)
     except UnicodeEncodeError:  # half a surrogate pair
-        encoded = repr(found).encode("utf-8", "backslashreplace")
+        encoded = repr(parts).encode("utf-8", "backslashreplace")
     return blake2b(encoded, digest_size=12).hexdigest()
 
 

@@ -88,20 +88,20 @@ def quote_value(value: object) -> str:
     return text if len(text) <= 80 else text[:76] + '..."'
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
+def suggest_name(name: str, allowed: Iterable[str]) -> str:
     """The remedy for an unknown name: the most similar name, or all names."""
-    names = sorted(known)
+    names = sorted(allowed)
     matches = difflib.get_close_matches(name[:80], names, n=1)
     if matches:
         return f'Did you mean "{matches[0]}"?'
     return f"There is {', '.join(names)}." if names else "There is none here."
 
 
-def match_spelling(name: str, known: Collection[str]) -> str:
+def match_spelling(name: str, names: Collection[str]) -> str:
     """The known name that differs from `name` only by British or American spelling; else `name` itself."""
-    if name in known:
+    if name in names:
         return name
-    return next((each for each in known if have_same_spelling(each, name)), name)
+    return next((each for each in names if have_same_spelling(each, name)), name)
 
 
 def have_same_spelling(one: object, other: object) -> bool:

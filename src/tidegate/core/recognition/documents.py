@@ -36,8 +36,12 @@ def instructions_read_by(call: Call) -> str:
         paths = [value for _, value in iterate_strings(parse_call_arguments(call)) if "\n" not in value]
     else:
         return ""
-    named = [path for path in paths if is_instructions(path)]
-    return named[0] if len(named) == 1 and len([path for path in paths if "." in path]) == 1 else ""
+    instruction_paths = [path for path in paths if is_instructions(path)]
+    return (
+        instruction_paths[0]
+        if len(instruction_paths) == 1 and len([path for path in paths if "." in path]) == 1
+        else ""
+    )
 
 
 def is_instructions(path: str) -> bool:

@@ -113,11 +113,11 @@ def effect_of(command: str) -> CommandEffect:
         arguments = _git_arguments(words)
         if arguments:
             git.append(tuple(arguments))
-        found = [
+        effects = [
             *(PathChange(path, EDITED if appends else WRITTEN) for path, appends in simple.targets),
             *_changes_of(words, simple.documents),
         ]
-        for change in found:
+        for change in effects:
             if not _NO_FILE.match(change.path):
                 path = _join(folder, change.path)
                 changes.pop(path, None)
@@ -185,8 +185,8 @@ def _only_reads(words: Sequence[str]) -> bool:
     if program == "sed":
         return not any(re.match(r"-[a-zA-Z]*i|--in-place", word) for word in words[1:])
     if program == "find":
-        made = next((words[at + 1 :] for at, word in enumerate(words) if word in ("-exec", "-execdir")), ())
-        return not any(word in ("-delete", "-fprint", "-ok") for word in words) and _only_reads(made)
+        inner_words = next((words[at + 1 :] for at, word in enumerate(words) if word in ("-exec", "-execdir")), ())
+        return not any(word in ("-delete", "-fprint", "-ok") for word in words) and _only_reads(inner_words)
     return program in _READERS
 
 
@@ -240,11 +240,11 @@ def _files_of_editor(arguments: Sequence[str]) -> list[str]:
 
 def _split(text: str) -> list[_SimpleCommand]:
     """The simple commands of a command line, in order."""
-    done: list[_SimpleCommand] = [_SimpleCommand()]
+    commands: list[_SimpleCommand] = [_SimpleCommand()]
     pending: list[tuple[str, _SimpleCommand]] = []  # here-documents that begin on the next line
     at, size = 0, len(text)
     expects: str | None = None  # the redirection whose file comes next
-    while at < size and len(done) < _COMMANDS:
+    while at < size and len(commands) < _COMMANDS:
         sign = text[at]
         if sign == "\n":
             at += 1
@@ -253,14 +253,14 @@ def _split(text: str) -> list[_SimpleCommand]:
                 at = _find_document_end(text, at, last_line)
                 owner.documents.append(text[begin:at])
             pending.clear()
-            done.append(_SimpleCommand())
+            commands.append(_SimpleCommand())
             expects = None
         elif sign in " \t":
             at += 1
         elif sign == "#" and (at == 0 or text[at - 1] in " \t\n;"):
             at = _index(text, "\n", at)
         elif sign == "<" and (here := _HERE.match(text, at)):
-            pending.append((here[2] or here[3] or here[4], done[-1]))
+            pending.append((here[2] or here[3] or here[4], commands[-1]))
             at = here.end()
         elif sign == "<" and (reads := _INPUT.match(text, at)):
             at = reads.end()
@@ -270,22 +270,22 @@ def _split(text: str) -> list[_SimpleCommand]:
             expects = "&" if writes[2] else writes[1]
         elif sign in "&|;()":
             at += 1
-            done.append(_SimpleCommand())
+            commands.append(_SimpleCommand())
             expects = None
         else:
             end, word = _read_word(text, at)
             at = max(end, at + 1)
             if expects is None:
-                done[-1].words.append(word)
+                commands[-1].words.append(word)
             elif expects in (">", ">>") and not _NO_FILE.match(word):
-                done[-1].targets.append((word, expects == ">>"))
+                commands[-1].targets.append((word, expects == ">>"))
             expects = None
-    return [each for each in done if each.words or each.targets]
+    return [each for each in commands if each.words or each.targets]
 
 
 def _index(text: str, sign: str, at: int) -> int:
-    found = text.find(sign, at)
-    return found if found >= 0 else len(text)
+    place = text.find(sign, at)
+    return place if place >= 0 else len(text)
 
 
 def _find_document_end(text: str, at: int, end: str) -> int:
@@ -350,7 +350,7 @@ def _skip_quoted(text: str, at: int, depth: int) -> int:
 
 def _skip_substitution(text: str, at: int, depth: int) -> int:
     """The place after the closing parenthesis of `$(`."""
-    opened = 1
+    nesting = 1
     end = ""
     while at < len(text):
         sign = text[at]
@@ -367,8 +367,8 @@ def _skip_substitution(text: str, at: int, depth: int) -> int:
         elif sign == "\\":
             at += 2
         else:
-            opened += (sign == "(") - (sign == ")")
+            nesting += (sign == "(") - (sign == ")")
             at += 1
-            if not opened:
+            if not nesting:
                 return at
     return len(text)

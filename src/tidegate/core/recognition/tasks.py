@@ -28,12 +28,12 @@ def keeps_task(call: Call) -> bool:
     return _TASK_TOOL.fullmatch(call.name) is not None
 
 
-def find_task_change(call: Call, printed: str) -> TaskChange | None:
-    """What such a call does to the list; None if it does not say which task it is about. `printed` is its result."""
+def find_task_change(call: Call, output: str) -> TaskChange | None:
+    """What such a call does to the list; None if it does not say which task it is about. `output` is its result."""
     arguments = parse_call_arguments(call)
     if not isinstance(arguments, dict):
         return None
-    match = _TASK_NUMBER.search(printed)
+    match = _TASK_NUMBER.search(output)
     number = str(arguments.get("taskId") or (match[1] if match else ""))
     subject, status = arguments.get("subject"), arguments.get("status")
     if not number:

@@ -63,11 +63,11 @@ def mark_client_texts(message: Message, *, after_result: bool = False) -> Messag
 
     After the result of a tool, a message that has nothing but added texts is not a request of the user.
     """
-    marked = mark_added_texts(message)
-    if after_result and _is_all_added(marked):
-        return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
-    unknown = sum(map(_is_unknown, marked.parts)) if len(marked.parts) > 1 else 0
-    return marked if unknown < 2 else _replace_parts(marked, tuple(map(_mark_unknown, marked.parts)))
+    copy = mark_added_texts(message)
+    if after_result and _is_all_added(copy):
+        return msgspec.structs.replace(copy, kind=CLIENT_NOTE)
+    unknown = sum(map(_is_unknown, copy.parts)) if len(copy.parts) > 1 else 0
+    return copy if unknown < 2 else _replace_parts(copy, tuple(map(_mark_unknown, copy.parts)))
 
 
 def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message:
@@ -77,32 +77,32 @@ def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message
     Nobody types there. With `has_notices`, as in Claude Code, a notice of the client can say otherwise: the user has
     interrupted it, and typed what follows, or sent a message meanwhile.
     """
-    marked = mark_added_texts(message)
-    if _is_all_added(marked, images=True):
-        return msgspec.structs.replace(marked, kind=CLIENT_NOTE)
-    parts = list(marked.parts)
+    copy = mark_added_texts(message)
+    if _is_all_added(copy, images=True):
+        return msgspec.structs.replace(copy, kind=CLIENT_NOTE)
+    parts = list(copy.parts)
     unknown = [number for number, part in enumerate(parts) if _is_unknown(part)]
     if has_notices:
-        sent = [number for number in unknown if _starts_with(parts[number], (_SENT_MEANWHILE,))]
+        meanwhile = [number for number in unknown if _starts_with(parts[number], (_SENT_MEANWHILE,))]
         notices = [n for n, part in enumerate(parts) if isinstance(part, Text) and _INTERRUPTION.fullmatch(part.text)]
         resumed = [number for number in unknown if notices and number > notices[-1]]
-        typed = {*sent, *resumed} if len({*resumed} - {*sent}) < 2 else {*sent}
-        unknown = [number for number in unknown if number not in typed]
+        user_parts = {*meanwhile, *resumed} if len({*resumed} - {*meanwhile}) < 2 else {*meanwhile}
+        unknown = [number for number in unknown if number not in user_parts]
     for number in unknown:
         parts[number] = _mark_unknown(parts[number])
-    return _replace_parts(marked, tuple(parts))
+    return _replace_parts(copy, tuple(parts))
 
 
-def _is_all_added(marked: Message, *, images: bool = False) -> bool:
+def _is_all_added(message: Message, *, images: bool = False) -> bool:
     """Whether a client added everything in a user message, and not because the user gave a command.
 
     `images`: those were not attached by the user.
     """
-    if marked.role != "user" or not marked.parts:
+    if message.role != "user" or not message.parts:
         return False
     return not any(
         _is_unknown(part) or (isinstance(part, Image) and not images) or _starts_with(part, _REST_STARTS)
-        for part in marked.parts
+        for part in message.parts
     )
 
 

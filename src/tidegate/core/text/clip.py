@@ -100,8 +100,8 @@ def _assemble(text: str, head: int, tail: int, notice: str) -> ClippedText:
     if not gap:
         return ClippedText(text)
     lines = text.count("\n", first, last)
-    filled = notice.replace("{chars}", f"{gap:,}").replace("{lines}", f"{lines:,}")
-    return ClippedText(text[:first] + filled + text[last:], cut=True, chars_left_out=gap, lines_left_out=lines)
+    gap_notice = notice.replace("{chars}", f"{gap:,}").replace("{lines}", f"{lines:,}")
+    return ClippedText(text[:first] + gap_notice + text[last:], cut=True, chars_left_out=gap, lines_left_out=lines)
 
 
 def _longest(notice: str, text: str) -> str:
@@ -156,13 +156,15 @@ def clip_lines(text: str, limit: int, *, mode: ClipMode = "head_tail", notice: s
     head, tail = _halves(max(limit - is_marked, 0), mode)
     first = _line_end(text, head)
     last = _line_start(text, tail)
-    filled = notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
-    middle = filled.replace("\n", " ") + "\n" if is_marked else ""
-    kept = text[:first]
+    gap_notice = (
+        notice.replace("{chars}", f"{last - first:,}").replace("{lines}", f"{total - head - tail:,}").strip("\n")
+    )
+    middle = gap_notice.replace("\n", " ") + "\n" if is_marked else ""
+    result = text[:first]
     if notice and not is_marked and head and tail:
-        kept = f"{kept[:-1]}{_GAP_MARK}\n"
+        result = f"{result[:-1]}{_GAP_MARK}\n"
     return ClippedText(
-        kept + middle + text[last:],
+        result + middle + text[last:],
         cut=True,
         chars_left_out=last - first,
         lines_left_out=total - head - tail,
@@ -214,10 +216,10 @@ def _search(text: str, guess: int, limit: int, counter: TokenCounter, mode: Clip
         keep = min(max(guess, low + 1), high)
         if keep <= low:
             break
-        clipped = _assemble(text, *_halves(keep, mode), notice)
-        count = counter.count_text(clipped.text)
+        candidate = _assemble(text, *_halves(keep, mode), notice)
+        count = counter.count_text(candidate.text)
         if count <= limit:
-            best, low = clipped, keep
+            best, low = candidate, keep
             if limit - count <= limit // 50:
                 break
         else:

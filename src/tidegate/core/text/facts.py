@@ -106,7 +106,7 @@ def split_runs(text: str) -> list[str]:
 
 def find_quotes(text: str) -> Iterable[str]:
     """The distinct quotations of a text that may be names."""
-    values = [value for sign, quoted in _QUOTED if sign in text for value in quoted.findall(text)]
+    values = [value for sign, pattern in _QUOTED if sign in text for value in pattern.findall(text)]
     return filter(_nameable, dict.fromkeys(map(str.strip, values)))
 
 

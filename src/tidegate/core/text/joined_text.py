@@ -67,11 +67,11 @@ class JoinedText:
     def __init__(self, original: str, breaks: list[Break]) -> None:
         self.original = original
         self.breaks = breaks
-        pieces, done = [], 0
+        pieces, end = [], 0
         for each in breaks:
-            pieces.append(original[done : each.start])
-            done = each.end
-        self.text = "".join([*pieces, original[done:]])
+            pieces.append(original[end : each.start])
+            end = each.end
+        self.text = "".join([*pieces, original[end:]])
         self._places = [each.at for each in breaks]
         self._ends = [each.end for each in breaks]
 
@@ -96,11 +96,11 @@ class JoinedText:
 
     def keep_certain(self) -> "JoinedText":
         """The text joined only where it is certain that the parts belong together."""
-        breaks, removed = [], 0
+        breaks, shift = [], 0
         for each in self.breaks:
             if each.is_certain:
-                breaks.append(each._replace(at=each.start - removed))
-                removed += each.end - each.start
+                breaks.append(each._replace(at=each.start - shift))
+                shift += each.end - each.start
         return JoinedText(self.original, breaks)
 
 
@@ -111,13 +111,13 @@ def join_text(text: str) -> JoinedText:
 def _find_breaks(text: str) -> Iterator[Break]:
     if not any(start in text for start in _BREAK_STARTS):
         return
-    removed = 0
+    shift = 0
     for match in _BREAK.compiled.finditer(text):
         start, end = match.span()
         is_string = _CONCATENATION.compiled.match(match[0]) is not None
         is_certain = is_string or _CONTINUED_LINE.compiled.match(match[0]) is not None
-        yield Break(start, end, start - removed, is_certain, is_string)
-        removed += end - start
+        yield Break(start, end, start - shift, is_certain, is_string)
+        shift += end - start
 
 
 # --- lists of lines and tables ----------------------------------------------------------------------------------------
@@ -137,20 +137,20 @@ def join_layouts(text: str) -> list[JoinedText]:
     ways = [_join_pieces(text, _find_grep_pairs(text, lines))]
     cells = _find_cell_pairs(text, lines)
     ways += [_join_pieces(text, pairs) for pairs in cells.values()]
-    return [joined for joined in ways if joined.breaks]
+    return [way for way in ways if way.breaks]
 
 
 def _join_pieces(text: str, pairs: list[tuple[_Piece, _Piece]]) -> JoinedText:
     """The text without what is between the pieces of each pair, if a key may go on there."""
-    breaks, removed = [], 0
+    breaks, shift = [], 0
     for one, other in pairs:
         if (
             one.start < one.end
             and _KEY_CHAR.compiled.match(text, one.end - 1)
             and _KEY_CHAR.compiled.match(text, other.start, other.end)
         ):
-            breaks.append(Break(one.end, other.start, one.end - removed, False, False))
-            removed += other.start - one.end
+            breaks.append(Break(one.end, other.start, one.end - shift, False, False))
+            shift += other.start - one.end
     return JoinedText(text, breaks)
 
 
@@ -187,8 +187,8 @@ def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Pi
         cells = _split_cells(text, line)
         if len(cells) == len(before):
             for number, (one, other) in enumerate(zip(before, cells, strict=True)):
-                held = text[one.start : one.end]
-                if len(held) - len(held.rstrip()) <= _WIDEST_PADDING:
+                cell = text[one.start : one.end]
+                if len(cell) - len(cell.rstrip()) <= _WIDEST_PADDING:
                     pairs.setdefault(number, []).append((_strip(text, one), _strip(text, other)))
         before = cells
     return pairs
@@ -205,8 +205,8 @@ def _split_cells(text: str, line: _Piece) -> list[_Piece]:
 
 
 def _strip(text: str, piece: _Piece) -> _Piece:
-    held = text[piece.start : piece.end]
-    return _Piece(piece.end - len(held.lstrip()), piece.start + len(held.rstrip()))
+    content = text[piece.start : piece.end]
+    return _Piece(piece.end - len(content.lstrip()), piece.start + len(content.rstrip()))
 
 
 def strip_pending_break(text: str) -> str:

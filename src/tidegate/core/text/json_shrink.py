@@ -104,8 +104,8 @@ def _shrunk(value: Any, caps: _Caps) -> Any:
         if caps.depth <= 0 and value:
             return f"…[{len(value)} items]"
         inner = caps._replace(depth=caps.depth - 1)
-        kept = [_shrunk(item, inner) for item in value[: caps.items]]
-        return kept if len(value) <= caps.items else [*kept, f"…[{len(value) - caps.items} more]"]
+        items = [_shrunk(item, inner) for item in value[: caps.items]]
+        return items if len(value) <= caps.items else [*items, f"…[{len(value) - caps.items} more]"]
     if isinstance(value, dict):
         if caps.depth <= 0 and value:
             return f"…[{len(value)} keys]"
@@ -127,20 +127,20 @@ def _short(text: str, cap: int) -> str:
 
 def _keys_only(value: dict[str, Any], limit: int) -> str:
     """As many keys as fit. The remaining room goes to their values, in order."""
-    kept: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     room = limit - 2
     for key in islice(value, limit):
-        size = len(dump_json({key: "…"})) - 2 + bool(kept)
+        size = len(dump_json({key: "…"})) - 2 + bool(result)
         if size <= room:
-            kept[key] = "…"
+            result[key] = "…"
             room -= size
-    for key in kept:
+    for key in result:
         short = _shrunk(value[key], _Caps(limit, _LEAST, 0, 0))
         more = len(dump_json(short)) - 3
         if more <= room:
-            kept[key] = short
+            result[key] = short
             room -= more
-    return dump_json(kept)
+    return dump_json(result)
 
 
 def cut_json_array(text: str, fits: Callable[[str], bool]) -> JsonCut | None:
@@ -182,10 +182,10 @@ def _find_array(text: str) -> _ArrayPlace | None:
             if text[at] != "{":
                 break
             at = max(_list_values(text, at), key=lambda span: span[1] - span[0], default=(end - 1, end))[0]
-        found = _read_items(text, at) if text[at] == "[" else None
+        items = _read_items(text, at) if text[at] == "[" else None
     except (ValueError, IndexError, RecursionError):
         return None
-    return found if found is not None and found.ends else None
+    return items if items is not None and items.ends else None
 
 
 def _list_values(text: str, at: int) -> list[tuple[int, int]]:

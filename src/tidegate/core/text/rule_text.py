@@ -86,36 +86,36 @@ def _without_client_endings(lines: list[str]) -> list[str]:
 
 def _without_fences(lines: list[str]) -> tuple[list[str], str]:
     """The lines with those in fenced blocks made empty, and these."""
-    kept: list[str] = []
+    remaining: list[str] = []
     fenced: list[str] = []
     fence = ""
     for line in lines:
         if fence:
             if line.rstrip().endswith(fence):
                 fence = ""
-            kept.append("")
+            remaining.append("")
             fenced.append(line)
         else:
             before, fence = _open_fence(line)
-            kept.append(before)
+            remaining.append(before)
             fenced += [line] if before != line else []
-    return kept, "\n".join(fenced)
+    return remaining, "\n".join(fenced)
 
 
 def _open_fence(line: str) -> tuple[str, str]:
     """The line without the fenced text in it, and the fence that is still open at its end."""
-    kept: list[str] = []
-    done = 0
-    while (opening := _FENCE.search(line, done)) is not None:
-        kept.append(line[done : opening.start()])
+    remaining: list[str] = []
+    text_end = 0
+    while (opening := _FENCE.search(line, text_end)) is not None:
+        remaining.append(line[text_end : opening.start()])
         fence = opening[0].strip()
         end = line.find(fence, opening.end())
         if end < 0:
-            return " ".join(kept), fence
-        done = end + len(fence)
-        while line.startswith(fence[0], done):
-            done += 1
-    return " ".join([*kept, line[done:]]), ""
+            return " ".join(remaining), fence
+        text_end = end + len(fence)
+        while line.startswith(fence[0], text_end):
+            text_end += 1
+    return " ".join([*remaining, line[text_end:]]), ""
 
 
 def _without_tags(text: str, fenced: str) -> str:
@@ -129,17 +129,17 @@ def _without_tags(text: str, fenced: str) -> str:
             continue
         start, _ = blocks.get(name, (0 if tag[1] else tag.start(), 0))
         blocks[name] = (start, tag.end() if tag[1] and name not in hidden_ends else len(text))
-    kept: list[str] = []
-    done = 0
+    remaining: list[str] = []
+    text_end = 0
     for start, end in sorted(blocks.values()):
-        kept += [text[done:start], _NOT_BREAK.sub(" ", text[max(start, done) : end])]
-        done = max(done, end)
-    return "".join([*kept, text[done:]])
+        remaining += [text[text_end:start], _NOT_BREAK.sub(" ", text[max(start, text_end) : end])]
+        text_end = max(text_end, end)
+    return "".join([*remaining, text[text_end:]])
 
 
 def _without_diffs(lines: list[str]) -> list[str]:
     """The lines with those of diffs made empty. A diff ends at a paragraph that does not look like one."""
-    kept: list[str] = []
+    remaining: list[str] = []
     inside = False
     after_blank = True
     for line in lines:
@@ -148,14 +148,14 @@ def _without_diffs(lines: list[str]) -> list[str]:
             inside = True
         elif inside and after_blank and not blank and not line.startswith(_DIFF_LINE):
             inside = False
-        kept.append("" if inside or line.startswith("+") else line)
+        remaining.append("" if inside or line.startswith("+") else line)
         after_blank = blank
-    return kept
+    return remaining
 
 
 def _without_crashes(lines: list[str]) -> list[str]:
     """The lines with those of crashes made empty. What the message of an error advises is not a rule of the user."""
-    kept, end = lines[:], 0
+    remaining, end = lines[:], 0
     for frame, line in enumerate(lines):
         if frame < end or not _FRAME.match(line):
             continue
@@ -164,13 +164,13 @@ def _without_crashes(lines: list[str]) -> list[str]:
         end = frame + 1
         while end < len(lines) and ((lines[end][:1] in " \t" and lines[end].strip()) or _ERROR.match(lines[end])):
             end += 1
-        kept[start:end] = [""] * (end - start)
-    return kept
+        remaining[start:end] = [""] * (end - start)
+    return remaining
 
 
 def _without_quotations(lines: list[str]) -> list[str]:
     """The lines with quotations that begin a line made empty, up to the closing mark or the end of the paragraph."""
-    kept: list[str] = []
+    remaining: list[str] = []
     closing = ""
     for line in lines:
         words = line.lstrip(" \t-*•")
@@ -178,20 +178,20 @@ def _without_quotations(lines: list[str]) -> list[str]:
             closing = ""
         if closing:
             closing = "" if closing in line else closing
-            kept.append("")
+            remaining.append("")
             continue
         if words[:1] in _QUOTES and _QUOTES[words[0]] not in words[1:]:
             closing = _QUOTES[words[0]]
-        kept.append("" if closing or words.startswith(">") else line)
-    return kept
+        remaining.append("" if closing or words.startswith(">") else line)
+    return remaining
 
 
 def _without_long_paragraphs(lines: list[str]) -> list[str]:
-    kept: list[str] = []
+    remaining: list[str] = []
     paragraph: list[str] = []
     for line in [*lines, ""]:
         if not line.strip() or LIST_ITEM.match(line):
-            kept += paragraph if sum(map(len, paragraph)) <= PARAGRAPH_CHARS else [""] * len(paragraph)
+            remaining += paragraph if sum(map(len, paragraph)) <= PARAGRAPH_CHARS else [""] * len(paragraph)
             paragraph = []
         paragraph.append(line)
-    return kept
+    return remaining

@@ -161,8 +161,8 @@ def mask_key_ends(text: str, learn: Callable[[str], None]) -> str:
     for match in _PEM_END.compiled.finditer(text):
         before = text[max(last, match.start() - _PEM_LONGEST) : match.start()]
         last = match.end()
-        found = _PEM_BACKWARDS.compiled.match(before[::-1])
-        lines = before[len(before) - len(found[0]) :] if found else ""
+        key_start = _PEM_BACKWARDS.compiled.match(before[::-1])
+        lines = before[len(before) - len(key_start[0]) :] if key_start else ""
         first = _PEM_LINE.compiled.search(lines)
         if first is not None:
             learn(lines[first.start() :])
@@ -266,11 +266,11 @@ def _is_secret(match: re.Match[str], value: str) -> bool:
     before = match.string[max(0, match.start() - 44) : match.start()]
     if _NOT_SECRET_BEFORE.compiled.search(before) or (match["op"] == " " and not _OPTION.compiled.search(before)):
         return False
-    quoted, named = match["bare"] is None, _PASS.compiled.match(match["name"].lstrip("_")) is not None
-    if quoted and named:
+    is_quoted, has_password_name = match["bare"] is None, _PASS.compiled.match(match["name"].lstrip("_")) is not None
+    if is_quoted and has_password_name:
         return True
     digits = sum(char.isdigit() for char in value)
     if not digits or digits == len(value) or not any(char.isalpha() for char in value):
         return False
     mixed = len(value) >= 20 and value != value.lower() and value != value.upper()
-    return quoted or mixed or digits >= 3 or (named and match["op"] in ("=", ":", ": ", ">", " "))
+    return is_quoted or mixed or digits >= 3 or (has_password_name and match["op"] in ("=", ":", ": ", ">", " "))

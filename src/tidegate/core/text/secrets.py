@@ -108,17 +108,17 @@ class SecretMask:
     def __call__(self, text: str) -> str:
         if (len(text), hash(text)) == self._clean:  # a large file comes by twice: with its notice, and to be written
             return text
-        done = self._masked(text)
-        self._clean = (len(done), hash(done))
-        return done
+        result = self._masked(text)
+        self._clean = (len(result), hash(result))
+        return result
 
     def _masked(self, text: str) -> str:
         for _ in range(_MAX_ROUNDS):  # what is masked may uncover a name with a value; it never takes more than a few
             long = _long_words(text)
-            done = self._mask_fragments(self._mask_encoded(self._mask_plain(text, long), long), long)
-            if done == text:
+            result = self._mask_fragments(self._mask_encoded(self._mask_plain(text, long), long), long)
+            if result == text:
                 break
-            text = done
+            text = result
         return text
 
     def _mask_plain(self, text: str, long: str) -> str:
@@ -143,43 +143,43 @@ class SecretMask:
 
     def _mask_wrapped_values(self, text: str) -> str:
         """Mask configured values with line breaks in them, or with the spaces that a summary makes of these."""
-        joined = "".join(text.replace("\\n", "").split()).replace("\\", "") if self._forms else ""
+        one_line = "".join(text.replace("\\n", "").split()).replace("\\", "") if self._forms else ""
         for form in self._forms:
-            if "".join(form.split()).replace("\\", "") in joined:  # a quick test; the search below is exact
+            if "".join(form.split()).replace("\\", "") in one_line:  # a quick test; the search below is exact
                 text = re.sub(_WRAPPED.join(map(re.escape, "".join(form.split()))), MASKED, text)
         return text
 
     def may_continue(self, text: str) -> bool:
         """Whether words after this text may complete a secret that begins in it, or belong to one that it masks."""
-        seen = text[-LONGEST_SPLIT:]
-        core = strip_pending_break(seen)
-        joined = join_text(core)
-        plain = "".join(joined.text.split())
+        tail = text[-LONGEST_SPLIT:]
+        core = strip_pending_break(tail)
+        joined_text = join_text(core)
+        plain = "".join(joined_text.text.split())
         if any(_ends_with_beginning(plain, "".join(form.split())) for form in self._forms):
             return True
-        word = _LAST_WORD.compiled.search(joined.text)
-        start = word.start() if word is not None else len(joined.text)
-        if joined.text[start - 1 : start] in _QUOTES or not _QUOTES.isdisjoint(seen[len(core) :]):
-            return start < len(joined.text)
-        return any(_may_begin_token(joined, start, shape) for shape in token_shapes())
+        word = _LAST_WORD.compiled.search(joined_text.text)
+        start = word.start() if word is not None else len(joined_text.text)
+        if joined_text.text[start - 1 : start] in _QUOTES or not _QUOTES.isdisjoint(tail[len(core) :]):
+            return start < len(joined_text.text)
+        return any(_may_begin_token(joined_text, start, shape) for shape in token_shapes())
 
     def _mask_split(self, text: str) -> str:
         """Mask what goes on after a line end, or in another string of a concatenation."""
-        joined = join_text(text)
-        found = [*self._find_split(joined)] if joined.breaks else []
+        joined_text = join_text(text)
+        places = [*self._find_split(joined_text)] if joined_text.breaks else []
         for start in self._find_beginnings(text):
             for layout in join_layouts(text[start : start + LAYOUT_CHARS]):
-                found += [(start + at, start + end, mark) for at, end, mark in self._find_in_layout(layout)]
-        if not found:
+                places += [(start + at, start + end, mark) for at, end, mark in self._find_in_layout(layout)]
+        if not places:
             return text
-        pieces, done = [], 0
-        for start, end, mark in sorted(found):
-            if start >= done:
+        pieces, last_end = [], 0
+        for start, end, mark in sorted(places):
+            if start >= last_end:
                 self._learn(text[start:end])
-                self._learn(joined.text[joined.find_place(start) : joined.find_place(end)])
-                pieces += [text[done:start], mark]
-                done = end
-        return "".join([*pieces, text[done:]]) if pieces else text
+                self._learn(joined_text.text[joined_text.find_place(start) : joined_text.find_place(end)])
+                pieces += [text[last_end:start], mark]
+                last_end = end
+        return "".join([*pieces, text[last_end:]]) if pieces else text
 
     def _find_beginnings(self, text: str) -> list[int]:
         """Where lines begin that have a key which may go on in the next one: most texts have none."""
@@ -214,19 +214,19 @@ class SecretMask:
                 marks = [mark, *(MASKED for _ in breaks)]
                 yield from zip(starts, ends, marks, strict=True)
 
-    def _find_split(self, joined: JoinedText) -> Iterator[tuple[int, int, str]]:
+    def _find_split(self, joined_text: JoinedText) -> Iterator[tuple[int, int, str]]:
         """Where secrets with breaks in them begin and end in the original, and their marks."""
         for form in self._forms:
-            for found in re.finditer(re.escape(form), joined.text) if form in joined.text else ():
-                yield from _locate(joined, *found.span(), _value_mark(form))
+            for match in re.finditer(re.escape(form), joined_text.text) if form in joined_text.text else ():
+                yield from _locate(joined_text, *match.span(), _value_mark(form))
         for shape in token_shapes():
-            for start, end in _find_split_tokens(joined, shape) if shape.literal in joined.text else ():
-                yield from _locate(joined, start, end, _mark(shape.literal))
-        certain = joined.keep_certain()
+            for start, end in _find_split_tokens(joined_text, shape) if shape.literal in joined_text.text else ():
+                yield from _locate(joined_text, start, end, _mark(shape.literal))
+        certain = joined_text.keep_certain()
         if certain.breaks:
             for shape in other_shapes():
-                for found in shape.pattern.finditer(certain.text) if shape.literal in certain.text else ():
-                    yield from _locate(certain, found.end(1), found.end(), MASKED)
+                for match in shape.pattern.finditer(certain.text) if shape.literal in certain.text else ():
+                    yield from _locate(certain, match.end(1), match.end(), MASKED)
             for start, end in find_assigned(certain.text):
                 yield from _locate(certain, start, end, MASKED)
 
@@ -245,8 +245,8 @@ class SecretMask:
         if "%" not in run or not _PERCENT.compiled.search(run):
             return run
         decoded = _unquoted(run)
-        done = self._mask_plain(decoded, decoded)
-        return run if done == decoded else _quoted(done)
+        clean_text = self._mask_plain(decoded, decoded)
+        return run if clean_text == decoded else _quoted(clean_text)
 
     def _base64_mark(self, match: re.Match[str]) -> str:
         for run in _base64_runs(match[0]):
@@ -296,20 +296,24 @@ def _samples(secret: str) -> Iterator[_Sample]:
 
 def _mask_fragment(text: str, secret: str, sample: _Sample) -> str:
     """Mask each place where this sample occurs, with all surrounding text that is also in the secret."""
-    pieces, done = [], 0
+    pieces, last_end = [], 0
     place = text.find(sample.text)
     while place >= 0:
         start, end = place, place + SAMPLE
-        while start > done and start > place - sample.at and text[start - 1] == secret[sample.at - (place - start) - 1]:
+        while (
+            start > last_end
+            and start > place - sample.at
+            and text[start - 1] == secret[sample.at - (place - start) - 1]
+        ):
             start -= 1
         last = min(len(text), place - sample.at + len(secret))
         while end < last and text[end] == secret[sample.at + end - place]:
             end += 1
         if end - start >= FRAGMENT:
-            pieces += [text[done:start], MASKED]
-            done = end
+            pieces += [text[last_end:start], MASKED]
+            last_end = end
         place = text.find(sample.text, end)
-    return "".join([*pieces, text[done:]]) if pieces else text
+    return "".join([*pieces, text[last_end:]]) if pieces else text
 
 
 def _long_words(text: str) -> str:
@@ -321,9 +325,9 @@ def _long_words(text: str) -> str:
     return " ".join(words)
 
 
-def _mark(kept: str) -> str:
+def _mark(prefix: str) -> str:
     """What is shown for a secret whose beginning may stay readable."""
-    return f"{kept}{'…' if kept[-1:] in '_-.' or kept[-1:].isalnum() else ''}{MASKED}"
+    return f"{prefix}{'…' if prefix[-1:] in '_-.' or prefix[-1:].isalnum() else ''}{MASKED}"
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -350,10 +354,10 @@ def _forms(value: str) -> Iterator[str]:
         yield once.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
     plain = value.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     yield from (plain, plain.replace('"', "&quot;").replace("'", "&#x27;"), plain.replace('"', "&#34;"))
-    quoted = [char if char in _UNQUOTED else _percent(char) for char in value]
-    yield "".join(quoted)
-    yield "".join(quoted).replace("%20", "+")
-    yield "".join(part if part in _UNQUOTED else part.lower() for part in quoted)
+    escapes = [char if char in _UNQUOTED else _percent(char) for char in value]
+    yield "".join(escapes)
+    yield "".join(escapes).replace("%20", "+")
+    yield "".join(part if part in _UNQUOTED else part.lower() for part in escapes)
 
 
 def _quoted(text: str) -> str:
@@ -373,27 +377,27 @@ def _percent(char: str) -> str:
 def _value_mark(value: str) -> str:
     """A value that is itself of a known shape keeps its prefix."""
     for shape in (*token_shapes(), *other_shapes()):
-        found = shape.pattern.fullmatch(value) if shape.literal in value else None
-        if found is not None:
-            return _mark(found[1])
+        match = shape.pattern.fullmatch(value) if shape.literal in value else None
+        if match is not None:
+            return _mark(match[1])
     return MASKED
 
 
 # --- split words ----------------------------------------------------------------------------------------------------
 
 
-def _locate(joined: JoinedText, start: int, end: int, mark: str) -> Iterator[tuple[int, int, str]]:
+def _locate(joined_text: JoinedText, start: int, end: int, mark: str) -> Iterator[tuple[int, int, str]]:
     """The place in the original of what has a break in it."""
-    if joined.find_breaks(start, end):
-        yield joined.find_start(start), joined.find_end(end), mark
+    if joined_text.find_breaks(start, end):
+        yield joined_text.find_start(start), joined_text.find_end(end), mark
 
 
-def _may_begin_token(joined: JoinedText, start: int, shape: Shape) -> bool:
+def _may_begin_token(joined_text: JoinedText, start: int, shape: Shape) -> bool:
     """Whether the last word, which begins here, has such a token that may go on, or ends in the beginning of one."""
-    text, end = joined.text, len(joined.text)
+    text, end = joined_text.text, len(joined_text.text)
     at = text.find(shape.literal, start)
     while at >= 0:
-        if _follow_token(joined, at, end, shape).is_open:
+        if _follow_token(joined_text, at, end, shape).is_open:
             return True
         at = text.find(shape.literal, at + 1)
     return any(
@@ -412,18 +416,18 @@ def _ends_with_beginning(text: str, secret: str) -> bool:
     return False
 
 
-def _find_split_tokens(joined: JoinedText, shape: Shape) -> Iterator[tuple[int, int]]:
+def _find_split_tokens(joined_text: JoinedText, shape: Shape) -> Iterator[tuple[int, int]]:
     """Where such tokens with breaks in them begin and end in the joined text."""
-    at = joined.text.find(shape.literal)
+    at = joined_text.text.find(shape.literal)
     tries = word_end = 0
     while at >= 0:
-        if at >= word_end and (word := _WORD.compiled.match(joined.text, at)):
+        if at >= word_end and (word := _WORD.compiled.match(joined_text.text, at)):
             tries, word_end = 0, word.end()
         tries += 1
-        end = _follow_token(joined, at, word_end, shape).end
+        end = _follow_token(joined_text, at, word_end, shape).end
         if end:
             yield at, end
-        at = joined.text.find(shape.literal, max(at + 1, end) if tries < MOST_TRIES else word_end)
+        at = joined_text.text.find(shape.literal, max(at + 1, end) if tries < MOST_TRIES else word_end)
 
 
 class _SplitToken(NamedTuple):
@@ -433,27 +437,29 @@ class _SplitToken(NamedTuple):
     is_open: bool = False
 
 
-def _follow_token(joined: JoinedText, at: int, word_end: int, shape: Shape) -> _SplitToken:
+def _follow_token(joined_text: JoinedText, at: int, word_end: int, shape: Shape) -> _SplitToken:
     """The token that begins here. A line that looks like words does not belong to it, unless the token would be too
     short without it. Where it is certain that parts are one text, short ones of the same length belong to it, too.
     """
-    breaks = joined.find_breaks(at, min(word_end, at + LONGEST_SPLIT), MOST_PIECES)
-    start, body = joined.find_start(at), at + len(shape.literal)
-    left = joined.original[max(0, start - 8) : start]
-    if not shape.begins(left + joined.text[at:body], len(left)):
+    breaks = joined_text.find_breaks(at, min(word_end, at + LONGEST_SPLIT), MOST_PIECES)
+    start, body = joined_text.find_start(at), at + len(shape.literal)
+    left = joined_text.original[max(0, start - 8) : start]
+    if not shape.begins(left + joined_text.text[at:body], len(left)):
         return _SplitToken()
-    end, seen = 0, joined.text[body : body + 2 * SHORTEST_TOKEN]
-    is_plausible = looks_random(seen) or any(map(str.isdigit, seen))
+    end, body_text = 0, joined_text.text[body : body + 2 * SHORTEST_TOKEN]
+    is_plausible = looks_random(body_text) or any(map(str.isdigit, body_text))
     width = breaks[0].at - at if breaks else 0
     for number, each in enumerate(breaks, 1):
         piece_end = breaks[number].at if number < len(breaks) else min(word_end, each.at + LONGEST_SPLIT)
-        piece = joined.text[each.at : piece_end]
-        before, width = width, len(piece) + _count_after_wrap(joined.original[each.start : each.end])
+        piece = joined_text.text[each.at : piece_end]
+        before, width = width, len(piece) + _count_after_wrap(joined_text.original[each.start : each.end])
         is_alike = each.is_certain and width == before
         belongs = each.is_string or is_alike or (looks_random(piece) and "=" not in piece.rstrip("="))
-        if not belongs and (not is_plausible or shape.pattern.fullmatch(joined.text[at : each.at])):
+        if not belongs and (not is_plausible or shape.pattern.fullmatch(joined_text.text[at : each.at])):
             return _SplitToken(end)
-        match = shape.pattern.match(joined.text[at:piece_end])  # without the word before, which a break may separate
+        match = shape.pattern.match(
+            joined_text.text[at:piece_end]
+        )  # without the word before, which a break may separate
         end = at + match.end() if match is not None and at + match.end() > each.at else end
         is_part = each.is_string or is_alike or (each.is_certain and not end)
         if not is_part and each.at > body and len(piece) < SHORTEST_TOKEN:

@@ -33,12 +33,12 @@ def align_table(
 
 
 def _split_columns(widths: Sequence[int], width: int | None) -> list[list[int]]:
-    tables, used = [[0]], widths[0]
+    tables, column_width = [[0]], widths[0]
     for column in range(1, len(widths)):
         more = len(_GAP) + widths[column]
-        if width is not None and used + more > width and len(tables[-1]) > 1:
+        if width is not None and column_width + more > width and len(tables[-1]) > 1:
             tables.append([0])
-            used = widths[0]
+            column_width = widths[0]
         tables[-1].append(column)
-        used += more
+        column_width += more
     return tables

@@ -92,8 +92,8 @@ def find_file_names(text: str) -> frozenset[str]:
 def _find_file_names(text: str) -> frozenset[str]:
     # Cached because every sweep asks again for the messages that are still in the view.
     facts = [classify_run(run) for run in set(split_runs(text)) if "." in run]
-    found = (file_name_of(fact.value) for fact in facts if fact is not None and fact.kind in ("path", "file"))
-    return frozenset(name for name in found if "." in name)
+    names = (file_name_of(fact.value) for fact in facts if fact is not None and fact.kind in ("path", "file"))
+    return frozenset(name for name in names if "." in name)
 
 
 def parse_call_arguments(call: Call) -> Any:
@@ -180,32 +180,32 @@ def changed_paths_of(call: Call) -> list[str]:
     return [change.path for change in file_changes_of(call)]
 
 
-def file_changes_of(call: Call, printed: str = "") -> list[PathChange]:
-    """The files that a call changes, each with its state afterwards. `printed`: the result, which may name it."""
+def file_changes_of(call: Call, output: str = "") -> list[PathChange]:
+    """The files that a call changes, each with its state afterwards. `output`: the result, which may name it."""
     command = find_command(call)
     if command and not _is_patch(command):
         return list(effect_of(command).changes)
     if classify_call(call) != "write":
         return []
-    state = _state_after(call.name, printed)
-    found: dict[str, str] = {}
+    state = _state_after(call.name, output)
+    states: dict[str, str] = {}
     for key, value in iterate_strings(parse_call_arguments(call)):
         if is_content_argument(value):
-            for verb, path, moved, old in _PATCHED_FILES.findall(value):
-                if moved:
-                    origin = next(reversed(found), "")
-                    found[origin], found[moved] = f"moved to {moved}", f"moved from {origin}"
+            for verb, path, new_path, old in _PATCHED_FILES.findall(value):
+                if new_path:
+                    origin = next(reversed(states), "")
+                    states[origin], states[new_path] = f"moved to {new_path}", f"moved from {origin}"
                 elif path or old:
-                    found.setdefault(path or old, _PATCH_STATES.get(verb, EDITED))
+                    states.setdefault(path or old, _PATCH_STATES.get(verb, EDITED))
         elif _PATH_KEYS.search(key) and "." in file_name_of(value):
-            found[value] = state
-    return [PathChange(path, after) for path, after in found.items() if path]
+            states[value] = state
+    return [PathChange(path, after) for path, after in states.items() if path]
 
 
-def _state_after(tool_name: str, printed: str) -> str:
+def _state_after(tool_name: str, output: str) -> str:
     if _DELETES.search(tool_name):
         return DELETED
-    if _CREATED_FILE.search(printed[:_CREATED_CHARS]):
+    if _CREATED_FILE.search(output[:_CREATED_CHARS]):
         return CREATED
     return WRITTEN if _WRITES_WHOLE_FILE.search(tool_name) else EDITED
 
@@ -249,8 +249,8 @@ def is_todo_list(arguments: Any) -> bool:
 
 def _todo_items_of(arguments: Any) -> list[Any] | None:
     lists = (arguments.get("todos"), arguments.get("plan")) if isinstance(arguments, dict) else ()
-    found = [items for items in lists if isinstance(items, list)]
-    return max(found, key=len, default=None)
+    item_lists = [items for items in lists if isinstance(items, list)]
+    return max(item_lists, key=len, default=None)
 
 
 def open_todos_of(arguments: Any) -> list[str]:

@@ -140,13 +140,13 @@ def rules_of(message: Message) -> list[str]:
 
 def find_rules(text: str) -> list[str]:
     """Return the sentences of a text that state a rule, without regard to the author."""
-    found: dict[str, None] = {}
+    rules: dict[str, None] = {}
     listed = False
     for line in text.split("\n"):
         item = LIST_ITEM.match(line)
         item_text = line[item.end() :].strip() if item else line.strip()
         if listed and item and _SENTENCE_FEW <= len(item_text) <= MAX_RULE_CHARS:
-            found.setdefault(item_text)
+            rules.setdefault(item_text)
             continue
         listed = (listed and not item_text) or (
             not item and len(item_text) <= 80 and _HEADING.match(item_text) is not None
@@ -154,8 +154,8 @@ def find_rules(text: str) -> list[str]:
         plain = _QUOTED.sub(lambda quotation: "_" * len(quotation[0]), item_text)
         for start, end in _sentences(plain):
             if _is_rule(plain[start:end]):
-                found.setdefault(item_text[start:end])
-    return list(found)[:MAX_RULES_PER_MESSAGE]
+                rules.setdefault(item_text[start:end])
+    return list(rules)[:MAX_RULES_PER_MESSAGE]
 
 
 _RULES_BY_TEXT: Final = BoundedMemo(find_rules, longest=4_000, most=2_000)

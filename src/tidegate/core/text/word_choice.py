@@ -27,15 +27,15 @@ def join_by_first_letter(alternatives: Iterable[str]) -> str:
 
 def _expand(pattern: str) -> list[str]:
     """The alternatives of a pattern; where one begins with a choice, one for each of its alternatives."""
-    found: list[str] = []
+    words: list[str] = []
     for each in _split(pattern, "|"):
         group, *after = _split(each, ")")
         end = ")".join(after)
         if after and group.startswith("(?:") and not end.startswith(_QUANTIFIERS):
-            found += [choice for inner in _split(group[3:], "|") for choice in _expand(f"{inner}{end}")]
+            words += [choice for inner in _split(group[3:], "|") for choice in _expand(f"{inner}{end}")]
         else:
-            found.append(each)
-    return found
+            words.append(each)
+    return words
 
 
 def _split(pattern: str, mark: str) -> list[str]:

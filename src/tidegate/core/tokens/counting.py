@@ -203,13 +203,13 @@ def _characters(parts: Iterable[Part]) -> tuple[int, int]:
     return chars, images
 
 
-def is_plausible_report(counted: int, reported: int) -> bool:
+def is_plausible_report(count: int, reported: int) -> bool:
     """Is a usage report about the request we counted?
 
     Far less means that a server cut the prompt in silence, far more that something else was billed: to learn from
     either would spoil every later count.
     """
-    return counted > 0 and 0.5 * counted <= reported <= 4 * counted
+    return count > 0 and 0.5 * count <= reported <= 4 * count
 
 
 def fits_its_length(tokens: int, message: Message) -> bool:
@@ -253,12 +253,12 @@ def _extent(parts: Iterable[Part]) -> tuple[int, int]:
     return size, pictures
 
 
-def calibrate_ratio(ratio: float, counted: int, reported: int) -> float:
+def calibrate_ratio(ratio: float, count: int, reported: int) -> float:
     """The ratio of reported to counted tokens, after one more report.
 
     Up in big steps, down in small ones: a count that is too low overflows, one that is too high only wastes room.
     """
-    if not is_plausible_report(counted, reported):
+    if not is_plausible_report(count, reported):
         return ratio
-    seen = reported / counted
-    return min(max(ratio + (seen - ratio) * (0.5 if seen > ratio else 0.2), 0.5), 3.0)
+    new_ratio = reported / count
+    return min(max(ratio + (new_ratio - ratio) * (0.5 if new_ratio > ratio else 0.2), 0.5), 3.0)

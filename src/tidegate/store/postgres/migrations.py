@@ -207,8 +207,7 @@ from held join unnest(places, bodies) with ordinality as passage (place, body, n
 where present @@ replace(match::text, '<->', '&')::tsquery;
 end
 """
-_PACKED_SHARE = 64
-"""A packed row counts as so many passages where the work of a search is bounded."""
+# The limits of packed rows: one has up to 64 passages, and takes as long as some ten to read.
 _SAME_ROW = "replace(match::text, '<->', '&')::tsquery"
 _SAME_PASSAGE = "replace(replace(match::text, '<->', '<0>'), '&', '<0>')::tsquery"
 _WANTED_KIND = "(wanted = '' or s.kind = wanted)"
@@ -219,7 +218,7 @@ begin atomic
 select (select count(*) from (select {_OF_TENANT} and p.places is null and p.words @@ query limit most) single)
     + (select coalesce(sum(ts_rank_cd('{{1,1,1,1}}', words, query)), 0)::bigint from (
        select p.words {_OF_TENANT} and p.places is not null and p.words @@ query
-       limit 1 + most / {_PACKED_SHARE}) packed)
+       limit 1 + most / 16) packed)
 from unnest(queries) with ordinality as given (query, nth) order by nth;
 end
 """
@@ -250,8 +249,8 @@ create or replace function tidegate_find_passages(
     packed=f"select p.* {_OF_TENANT} and p.places is not null and p.words @@ {_SAME_PASSAGE} and {_WANTED_KIND}"
     " limit 1 + scanned / 8",
 )
-# `is true` keeps the planner from the index of words, which would first find every passage that has a common word.
-# There are far fewer packed rows.
+# `is true` and the inner limit keep the planner from the index of words, which would first find every passage that has
+# a common word. There are far fewer packed rows, and each takes longer.
 _FIND_RECENT_PACKED = f"""
 create or replace function tidegate_find_recent_passages(
     match tsquery, queries tsquery[], weights float8[], wanted text, reach bigint, scanned integer, most integer)
@@ -259,8 +258,10 @@ create or replace function tidegate_find_recent_passages(
 """ + _RANKED_ROWS.format(
     single=f"select p.* {_OF_TENANT} and p.places is null and (p.words @@ match) is true and {_WANTED_KIND}"
     " and p.id > (select max(newest.id) from tidegate_passages newest) - reach order by p.id desc limit scanned",
-    packed=f"select p.* {_OF_TENANT} and p.places is not null and p.words @@ {_SAME_ROW} and {_WANTED_KIND}"
-    f" order by p.id desc limit 1 + scanned / {_PACKED_SHARE}",
+    packed="select p.* from (select * from tidegate_passages newest where newest.places is not null"
+    " order by newest.id desc limit reach / 100) p join tidegate_sources s on s.id = p.source"
+    f" where s.tenant = {_LOGIN_TENANT} and {_WANTED_KIND} and p.words @@ {_SAME_ROW}"
+    f" order by p.id desc limit 1 + scanned / 128",
 )
 
 
