@@ -327,7 +327,7 @@ SAID = {
     "sessions": ("/sessions", "(this one)"),
     "cost": ("/cost", "today, all sessions"),
     "trace": ("/trace 3", "all of it"),
-    "export": ("/export", "records and 0 files"),
+    "export": ("/export", "records, 0 files"),
     "config": ("/config window", "8000"),
     "add": ("/add", "No output yet"),
     "theme": ("/theme none", "There is no theme none"),
