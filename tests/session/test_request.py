@@ -1,7 +1,5 @@
 """A request says what it is, and carries the decisions that made it fit."""
 
-import gc
-
 from tidegate import Request, Session
 
 SECRET = "the launch code is 0451"
@@ -43,16 +41,3 @@ def test_without_a_model_and_a_window() -> None:
     assert isinstance(request, Request)
     assert repr(request).startswith("<Request no model (openai_chat): ")
     assert " of " not in repr(request)
-
-
-def test_the_garbage_collector_runs_again_after_the_first_request() -> None:
-    session = Session("gpt-4o", window=4_000, count="chars/4")
-    session.add({"role": "user", "content": "Hello."})
-    session.prepare()
-    assert gc.isenabled()
-    gc.disable()
-    try:
-        Session("gpt-4o", window=4_000, count="chars/4").render_request()
-        assert not gc.isenabled(), "who turned it off turns it on"
-    finally:
-        gc.enable()

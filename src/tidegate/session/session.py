@@ -11,7 +11,6 @@
 opened again continues exactly where it was.
 """
 
-import gc
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -303,7 +302,7 @@ class Session(LiveConversation):
     def render_request(self) -> Request:
         """Render and validate the view as it is now. `prepare` makes it fit first."""
         self._limit_output()
-        self._update_renderer()
+        self._renderer.update(self.view)
         faults = self._renderer.faults()
         if faults and self._renderer.options.extra and not self._renderer.without_extra_options(self.view).faults():
             raise BadInput(
@@ -321,17 +320,6 @@ class Session(LiveConversation):
         self._shared_messages = self._renderer.shared
         self._birth = self._renderer.birth
         return Request(self._renderer, self.tokens, window=self.window, decisions=self._runner.last_decisions)
-
-    def _update_renderer(self) -> None:
-        """The first time makes many objects that stay: looking for garbage among them would take a quarter of it."""
-        if self._renderer.messages or not gc.isenabled():
-            self._renderer.update(self.view)
-            return
-        gc.disable()
-        try:
-            self._renderer.update(self.view)
-        finally:
-            gc.enable()
 
     def _limit_output(self) -> None:
         """Ask for no more output than there is room for, if the reserve was lowered. Thinking must fit into it."""
