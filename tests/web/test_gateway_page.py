@@ -302,11 +302,15 @@ def test_a_page_that_cannot_be_drawn_says_what_to_do(browser: BrowserThread, gat
             else:
                 route.fulfill(status=500, json={})
 
+        ended: list[str] = []  # also a request that the page has given up meanwhile
+        looked.page.on("requestfinished", lambda request: ended.append(request.url))
+        looked.page.on("requestfailed", lambda request: ended.append(request.url))
         looked.page.route("**/ui/api/**", refuse)
         looked.page.goto(gateway.url + session_path("short"))
         looked.page.wait_for_selector("#live:has-text('Load the page again')")
-        with looked.page.expect_event("requestfinished"):
-            waiting[0].fulfill(status=500, json={})
+        waiting[0].fulfill(status=500, json={})
+        while not any(f"/ui/api/{slow}?" in url for url in ended):
+            looked.page.wait_for_timeout(10)
         looked.page.wait_for_selector("#live:has-text('The gateway answered 500. Load the page again')")
         looked.page.evaluate(
             "new Promise(resolve => setTimeout(resolve))"
