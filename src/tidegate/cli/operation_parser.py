@@ -61,7 +61,7 @@ def run_operation(operation: Operation, options: argparse.Namespace) -> int:
 def _make_place(data: "DataFolder", name: str) -> SessionPlace:
     """A stored session. It is opened without its policy, when that is needed.
 
-    It is measured in its log: the view of an open conversation is counted anew, and two figures have to be on one
+    It is measured in its log: the view of an open conversation is counted again, and two figures have to be on one
     scale.
     """
     from tidegate.cli.data_location import open_existing_log
