@@ -23,7 +23,7 @@ from tidegate.core.view import View
 PASSAGES_HEADING: Final = "Passages"
 _MAP_SHARE: Final = 0.04  # of the room: the list of ids
 _MAP_LINE_CHARS: Final = 110
-_TAIL_SHARE: Final = 0.165  # of the room: what a sweep leaves for messages before the note, beside the user's words
+_TAIL_SHARE: Final = 0.315  # of the room: what a sweep leaves beside the note, its passages and notes of gaps
 _WORDS_PER_TOKEN: Final = 0.65
 _UPDATE_SHARE: Final = 0.5
 """Of a note's limit: what an update may write. The rest of the note stays as it is."""
@@ -153,9 +153,13 @@ def write_instruction(
 
 
 def _estimate_tail(groups: Sequence[Group], budget: Budget) -> str:
-    """The id of a message from which on all will stay whole, or "" if even the newest group may be too large."""
+    """The id of a message from which on all will stay whole, or "" if even the newest group may be too large.
+
+    Until the sweep, messages come that fill the room; they and the user's words stay as well.
+    """
     user_tokens = sum(group.tokens for group in groups if is_user_request(group.items[0].message))
-    left, stays = budget.held_room * _TAIL_SHARE - min(user_tokens, budget.user_room), ""
+    coming = budget.held_room - sum(group.tokens for group in groups)
+    left, stays = budget.held_room * _TAIL_SHARE - max(0, coming) - min(user_tokens, budget.user_room), ""
     for group in reversed(groups):
         left -= group.tokens
         if left < 0:
