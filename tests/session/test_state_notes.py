@@ -121,7 +121,7 @@ def test_the_model_is_told_that_there_is_room_for_more_passages() -> None:
     session = make_session()
     notes = begin(session)
     number = fill(session, notes)
-    told = "there is room for more"
+    told = "They left room for about"
     for after, expected in ((9, True), (59, False)):
         wanted = [{"find": f"def step_{n}_0()", "after": after} for n in range(6)]
         take(notes, write_answer(wanted, state="- reading"))

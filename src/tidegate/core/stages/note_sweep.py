@@ -35,7 +35,7 @@ from tidegate.core.view import View
 
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
 _BRIEF_SHARE: Final = 0.01  # the same if room is short
-_MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
+_MAX_LEVEL: Final = 0.7  # of the room: the most that a sweep leaves while passages can still leave
 _MAX_TRIES: Final = 4
 _MAX_FILL: Final = 0.85  # of the room: the most that it leaves if the tail needs it
 
@@ -62,9 +62,9 @@ def note_sweep(
         return NO_OUTCOME
     ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
     level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
-    largest = int(room * min(most, _MAX_FILL)) - ledger_tokens
+    large, largest = (int(room * min(most, share)) - ledger_tokens for share in (_MAX_LEVEL, _MAX_FILL))
     plan = _NoteSweep(view, budget, units, note)
-    outcome = plan.fit(latest, level, level, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
+    outcome = plan.fit(latest, level, large, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
     return outcome or NO_OUTCOME
 
 
@@ -104,7 +104,7 @@ class _NoteSweep:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
             for _ in range(_MAX_TRIES):
-                moved = self._move_tail(first, latest, made.tokens - largest, least_tail)
+                moved = self._move_tail(first, latest, made.tokens - level, least_tail)
                 if moved == first:
                     break
                 first, made = moved, self._make(moved, passages, note_tokens)

@@ -29,7 +29,7 @@ _UPDATE_SHARE: Final = 0.5
 """Of a note's limit: what an update may write. The rest of the note stays as it is."""
 _MIN_LINE_TOKENS: Final = 8.0
 _MAX_LINE_TOKENS: Final = 20.0
-_FULL_SHARE: Final = 0.7  # of the passages' limit: with less used, the model is told that there is room
+_WORTH_TELLING: Final = 40  # lines: with as much room left, the model is told
 _MAX_FEEDBACK: Final = 20
 _NO_NOTE: Final = "There is no note yet: write every section that has contents."
 _UPDATE: Final = (
@@ -145,7 +145,8 @@ def write_instruction(
         fence = choose_fence([text])
         lines += ["", "Your last note:", fence, text, fence]
     if previous is not None:
-        lines += _tell_feedback(previous, most_lines)
+        left = limits.passages - sum(budget.counter.count_text(each.text) for each in previous.passages)
+        lines += _tell_feedback(previous, int(left / _measure_line(groups)))
     listed = list_message_ids(groups, budget, int(budget.held_room * _MAP_SHARE))
     if listed:
         lines += ["", "The ids of the messages above (the newest last):", *listed]
@@ -183,14 +184,13 @@ def _measure_line(groups: Sequence[Group]) -> float:
     return min(max(measured, _MIN_LINE_TOKENS), _MAX_LINE_TOKENS)
 
 
-def _tell_feedback(previous: StateNote, most_lines: int) -> list[str]:
+def _tell_feedback(previous: StateNote, lines_left: int) -> list[str]:
     lines: list[str] = []
     if previous.passages:
         named = ", ".join(f'"{passage.find}"' for passage in previous.passages)
         lines += ["", f"Your last passages, which leave unless you name them again: {named}"]
-        used = sum(passage.last_line - passage.first_line + 1 for passage in previous.passages)
-        if used < most_lines * _FULL_SHARE:
-            lines.append(f"They had {used:,} of about {most_lines:,} lines: there is room for more.")
+        if lines_left >= _WORTH_TELLING:
+            lines.append(f"They left room for about {lines_left:,} more lines.")
     feedback = [*previous.feedback[:_MAX_FEEDBACK]]
     if previous.dropped:
         feedback += [
