@@ -5,6 +5,9 @@ note in each gap, the map of what can be recalled; and the newest messages whole
 level, and begins no later than the first message after the note's horizon. If room is short, passages leave first,
 the least important before the others, then the lines of the gap notes.
 
+A note that the provider wrote as a block comes first instead, if the view is still the one that it stands for
+(`block_sweep.py`).
+
 Without a new note nothing is done: the stage `sweep` then acts, and leaves an earlier note where it is.
 """
 
@@ -16,9 +19,10 @@ from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
-from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, STATE_NOTE, SUMMARY, Message, calls_of, text_of
+from tidegate.core.messages import NOTE, REMINDER, STATE_NOTE, SUMMARY, calls_of, text_of
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.stages.block_sweep import find_covered_groups, find_length_cap, is_of_client, sweep_to_block
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.state_note.note import is_new_state_note, newest_state_note
 from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
@@ -61,6 +65,14 @@ def note_sweep(
     ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
     level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
     largest = int(room * min(most, _MAX_FILL)) - ledger_tokens
+    covered = find_covered_groups(view, units, note)
+    if covered:
+        map_tokens = limit_note_tokens(room, _NOTE_SHARE)
+        outcome = sweep_to_block(
+            view, budget, note, covered, lambda unit: _stays(unit, view), _lines_of, map_tokens, largest
+        )
+        if outcome is not None:
+            return outcome
     plan = _NoteSweep(view, budget, units, note)
     outcome = plan.fit(latest, level, level, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
     return outcome or NO_OUTCOME
@@ -117,7 +129,7 @@ class _NoteSweep:
     def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
         used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
-        user_tokens = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
+        user_tokens = sum(unit.tokens for unit in self._units[:latest] if is_of_client(unit.items[0].message))
         used -= max(0, user_tokens - self._budget.user_room)
         used += self._count_note(passages) + note_tokens
         first = len(self._units)
@@ -185,18 +197,11 @@ class _NoteSweep:
         user_groups = [
             unit.items[0]
             for unit in self._units[:first]
-            if _is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
+            if is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
         ]
-        left = self._budget.user_room
-        sizes = sorted(item.tokens for item in user_groups)
-        if sum(sizes) <= left:
+        cap = find_length_cap([item.tokens for item in user_groups], self._budget.user_room)
+        if cap is None:
             return
-        cap = left
-        for number, size in enumerate(sizes):
-            cap = left // (len(sizes) - number)
-            if size > cap:
-                break
-            left -= size
         for item in user_groups:
             if item.tokens > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
@@ -216,10 +221,6 @@ class _NoteSweep:
             f" {len(self._note.dropped)} dropped by the check"
         )
         return Outcome((*made.draft.edits(), *made.notes), why=why)
-
-
-def _is_of_client(message: Message) -> bool:
-    return message.role == "user" and message.kind in ("", CLIENT_NOTE)
 
 
 def _stays(unit: Group, view: View) -> bool:
