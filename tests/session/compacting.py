@@ -7,6 +7,7 @@ from typing import Any
 from tests.fake.on_demand import BETA, OnDemandCompaction
 from tests.fake.words import Refusal
 from tests.session.noted import REQUEST, write_answer
+from tests.session.test_note_writer import wait_for_threads
 from tidegate import Session
 from tidegate.core.usage import Usage
 from tidegate.session.summaries.model_question import CompactingModel, ModelAnswer, ModelQuestion, read_block
@@ -16,6 +17,7 @@ from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 Json = dict[str, Any]
 MODEL = "claude-opus-5-5"
 WINDOW = 24_000
+MAX_STEPS = 80
 TOOLS = [{"name": "Read", "input_schema": {"type": "object", "properties": {"file_path": {"type": "string"}}}}]
 SUMMARY = write_answer(
     [{"why": "to be called", "find": "def step_0_3()", "before": 1, "after": 2}],
@@ -112,3 +114,14 @@ def list_block_places(body: Json) -> list[tuple[int, int]]:
 def count_thinking(body: Json) -> int:
     blocks = [block for message in body["messages"] for block in message["content"] if isinstance(block, dict)]
     return sum(block["type"] == "thinking" for block in blocks)
+
+
+def play_until_sweep(claude: Claude, session: Session) -> Json:
+    """Steps until a sweep. Return the first request after it."""
+    before = sum(session.edit_counts.values())
+    for _ in range(MAX_STEPS):
+        body = claude.play_step(session)
+        wait_for_threads()
+        if sum(session.edit_counts.values()) > before:
+            return body
+    raise AssertionError("no sweep was made")

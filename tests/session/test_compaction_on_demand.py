@@ -5,29 +5,17 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.session.compacting import SUMMARY, Claude, Json, count_thinking, list_block_places
+from tests.session.compacting import SUMMARY, Claude, Json, count_thinking, list_block_places, play_until_sweep
 from tests.session.noted import REQUEST, write_answer
 from tests.session.test_note_writer import failures_of, wait_for_threads
 from tidegate import MemoryLog, Session
+from tidegate.core.events import ViewEdited
 from tidegate.core.messages import compaction_of
 from tidegate.core.notes import SideCost, read_note
 from tidegate.session.message_text import render_message_text
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session as OwnSession
 from tidegate.wire.anthropic.dialect import DIALECT
-
-MAX_STEPS = 80
-
-
-def play_until_sweep(claude: Claude, session: Session) -> Json:
-    """Steps until a sweep. Return the first request after it."""
-    before = sum(session.edit_counts.values())
-    for _ in range(MAX_STEPS):
-        body = claude.play_step(session)
-        wait_for_threads()
-        if sum(session.edit_counts.values()) > before:
-            return body
-    raise AssertionError("no sweep was made")
 
 
 def begin(claude: Claude, **options: object) -> Session:
@@ -85,7 +73,8 @@ def test_the_log_keeps_the_originals_and_a_restart_gives_the_same_bytes() -> Non
     shown = render_message_text(block)
     assert f"in place of m1..{part.horizon}" in shown
     assert "`src/part_0.py` was read" in shown
-    assert "provider's compaction" in str(session.explain())
+    edited = [event.payload for event in log.read() if isinstance(event.payload, ViewEdited)]
+    assert f"the provider's compaction of everything up to {part.horizon}" in edited[-1].why
     again = claude.open(log=log)
     assert again.prepare().to_bytes() == sent
     spent = [read_note(event.payload, SideCost) for event in log.read()]
@@ -161,7 +150,7 @@ def test_a_block_for_a_view_that_has_changed_is_shown_as_a_usual_note() -> None:
     [
         {"stop_sequences": ["END"]},
         {"context_management": {"edits": [{"type": "clear_tool_uses_20250919"}]}},
-        {"tool_choice": {"type": "any"}, "thinking": {"type": "adaptive"}},
+        {"tool_choice": {"type": "any"}},
     ],
 )
 def test_options_that_the_provider_refuses_beside_it_leave_the_usual_question(options: Json) -> None:

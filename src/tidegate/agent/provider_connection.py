@@ -103,17 +103,8 @@ async def connect_provider(
     if provider is None:
         check_key(target)
         _check_price(config, agent_model, target, prices, environment)
-        limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
         form = _find_compaction(config, target)
-        provider = HttpProvider(
-            target.wire,
-            target.model,
-            base_url=target.base_url,
-            key=target.api_key,
-            headers=target.headers if form is None else form.add_beta(target.headers),
-            limits=limits,
-            marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
-        )
+        provider = _open_http_provider(target, target.headers if form is None else form.add_beta(target.headers))
         stack.push_async_callback(provider.close)
         window = await _load_model(target, window, prices) or window
         resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(windows_folder))
@@ -139,6 +130,18 @@ async def connect_provider(
     if resolver.forgotten_notice:
         connection.save_windows()
     return connection
+
+
+def _open_http_provider(target: ProviderTarget, headers: Mapping[str, str]) -> HttpProvider:
+    return HttpProvider(
+        target.wire,
+        target.model,
+        base_url=target.base_url,
+        key=target.api_key,
+        headers=headers,
+        limits=ProviderLimits(total_seconds=target.timeout) if target.timeout else None,
+        marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
+    )
 
 
 def _find_compaction(config: ResolvedConfig, target: ProviderTarget) -> CompactionForm | None:

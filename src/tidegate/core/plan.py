@@ -375,7 +375,7 @@ def _keep_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
 
 
 def _place_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
-    """The edits with a new block first, and everything else that they insert at the end, also a ledger that stayed.
+    """The edits with a new block first, and everything else that they insert at the end, also a ledger before it.
 
     "Don't skip or add a message between the last summarized message and the first kept one":
     https://platform.claude.com/docs/en/build-with-claude/compaction-thinking-blocks
@@ -383,7 +383,8 @@ def _place_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
     block = find_new_compaction(edits)
     assert block is not None
     dropped, last = EditIndex(edits).dropped, view.items[-1].message.id
-    ledger = [item for item in view.items if item.message.kind == LEDGER and item.message.id not in dropped]
+    covered = takewhile(lambda item: item.message.id in dropped or item.message.kind == LEDGER, view.items)
+    ledger = [item for item in covered if item.message.id not in dropped]
     moved = [Insert(item.message, last, item.tokens) for item in ledger]
     rest = [
         msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) else edit
