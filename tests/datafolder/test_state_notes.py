@@ -14,8 +14,8 @@ from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_
 from tidegate import DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandContext
-from tidegate.core.events import NoteAdded, ViewEdited
-from tidegate.core.messages import STATE_NOTE, compaction_of, text_of
+from tidegate.core.events import MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.messages import STATE_NOTE, compaction_of, result_of, text_of
 from tidegate.core.state_note.note import write_sections
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.session.reports.state_note_report import StateNoteReport
@@ -198,7 +198,9 @@ def test_forgetting_a_message_takes_out_the_block_that_stands_for_it(tmp_path: P
             session.add({"role": "user", "content": REQUEST})
             play_until_sweep(claude, session)
             assert compaction_of(session.view.items[0].message) is not None
-        forget_message(data, "work", "m5")
+            added = (event.payload for event in session.log.read())
+            read = next(what.message.id for what in added if isinstance(what, MessageAdded) and result_of(what.message))
+        forget_message(data, "work", read)
         with open_claude(data, claude) as session:
             note = session.state_notes.newest
             assert note is not None

@@ -103,7 +103,7 @@ def test_a_second_block_and_a_restart(tmp_path: Path) -> None:
                 if len(fake.on_demand.blocks) > 1 and "sealed-1" in json.dumps(fake.seen[-1].body):
                     break
             assert list_block_places(fake.seen[-1].body) == [(0, 0)]
-            assert fake.seen[-1].body["messages"][0]["content"][0]["signature"] == "sealed-1"
+            assert fake.seen[-1].body["messages"][0]["content"][0]["signature"] == "sealed-1", running.lines
             sent = fake.seen[-1].body["messages"]
             async with run_gateway(tmp_path, upstream_of(fake), window=WINDOW, state_notes="compaction") as again:
                 client.url = again.url
@@ -188,8 +188,8 @@ def test_another_model_of_the_client_reads_the_summary_as_text(tmp_path: Path) -
             sent = fake.seen[-1].body
             assert list_block_places(sent) == []
             assert "the results are being read" in json.dumps(sent)
+            edits = [e.payload for e in running.data.open_log("s").read() if isinstance(e.payload, ViewEdited)]
         assert fake.refused == []
-        edits = [e.payload for e in running.data.open_log("s").read() if isinstance(e.payload, ViewEdited)]
         assert [edit.stage for edit in edits if edit.stage in SWEEPS] == ["note_sweep"]
 
     asyncio.run(run())
