@@ -33,7 +33,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import linear_regression, quantiles
+from statistics import linear_regression, median, quantiles
 from typing import Any
 
 import psutil
@@ -92,9 +92,18 @@ class RequestFailure(Exception):
 class Traffic:
     """What the clients of one run saw."""
 
+    begun: float = field(default_factory=time.monotonic)
+    first_times: list[float] = field(default_factory=list)
     times: list[float] = field(default_factory=list)
+    slow: Counter[int] = field(default_factory=Counter)
+    """The minutes in which a request began that took more than a second, with their number."""
     failures: Counter[str] = field(default_factory=Counter)
     conversations: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+
+    def record(self, started: float, seconds: float, *, is_first: bool) -> None:
+        (self.first_times if is_first else self.times).append(seconds)
+        if seconds > 1:
+            self.slow[int(started - self.begun) // 60] += 1
 
 
 class Client:
@@ -105,10 +114,11 @@ class Client:
 
     async def work(self, end: float, pause: float) -> None:
         chance = random.Random(self._name)
+        text = TEXT * chance.randint(1, 4)  # so that their windows are not full at the same moment
         await asyncio.sleep(chance.random() * pause)
         while (started := time.monotonic()) < end:
             mark = f"mark-{self._name}-{len(self._messages)}"
-            self._messages.append({"role": "user", "content": f"user {mark} {TEXT}"})
+            self._messages.append({"role": "user", "content": f"user {mark} {text}"})
             while True:
                 try:
                     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -120,8 +130,8 @@ class Client:
                     self._disconnect()
                     await asyncio.sleep(0.2 + chance.random())
             self._messages.append({"role": "assistant", "content": answer})
-            self._traffic.times.append(time.monotonic() - started)
-            await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - self._traffic.times[-1]))
+            self._traffic.record(started, time.monotonic() - started, is_first=len(self._messages) == 2)
+            await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - (time.monotonic() - started)))
         self._disconnect()
 
     async def _ask(self) -> str:
@@ -254,8 +264,10 @@ class Run:
     seconds: float
     has_faults: bool
     requests: int = 0
+    first_ms: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
+    slow: dict[int, int] = field(default_factory=dict)
     worker_cpu_ms: float = 0.0
     server_cpu_ms: float = 0.0
     memory_mb: float = 0.0
@@ -273,7 +285,8 @@ class Run:
     def describe(self) -> str:
         return (
             f"{self.sessions:,} sessions: {self.requests / self.seconds:.1f} requests/s; p50 {self.p50_ms:.0f} ms,"
-            f" p99 {self.p99_ms:.0f} ms; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
+            f" p99 {self.p99_ms:.0f} ms, {self.first_ms:.0f} ms (p50) for the first one of a session; above a second,"
+            f" by minute: {self.slow or 0}; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
             f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer; the workers take {self.memory_mb:.0f} MB more"
             f" memory than at the start; {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled}"
             f" doubled; requests repeated: {self.failures or 0}; load {self.load:.1f}"
@@ -326,8 +339,9 @@ async def drive(site: Site, gateway: int, port: int, sessions: int, options: arg
     clients = [Client(f"s{number}", port, traffic) for number in range(sessions)]
     await asyncio.gather(faults, *(each.work(end, options.pause) for each in clients))
     watching.cancel()
-    cuts, count = quantiles(traffic.times, n=100), len(traffic.times)
-    run = Run(sessions, options.seconds, options.faults, count, cuts[49] * 1000, cuts[98] * 1000)
+    cuts, count = quantiles(traffic.times, n=100), len(traffic.times) + len(traffic.first_times)
+    run = Run(sessions, options.seconds, options.faults, count, median(traffic.first_times) * 1000)
+    run.p50_ms, run.p99_ms, run.slow = cuts[49] * 1000, cuts[98] * 1000, dict(sorted(traffic.slow.items()))
     run.worker_cpu_ms = (ours.look() - before[0]) / count * 1000
     run.server_cpu_ms = (servers.look() - before[1]) / count * 1000
     run.memory_mb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / 1e6

@@ -88,7 +88,7 @@ class Snapshots:
         gaps = search.find_gaps(view)
         frozen = memoryview(freeze_view(view, **censor_fields(view, gaps)))
         record = _SnapshotRecord(key, meter, view.head, _hash(encode_event(event)), search.suspect, gaps, frozen)
-        body = isal_zlib.compress(encode_into_bytes(_encoder, record), 1)
+        body = isal_zlib.compress(encode_into_bytes(_encoder, record), 3)
         try:
             write_atomically(self._folder / key, _MAGIC + _seal(body) + body, durable=False)
         except NotKept:

@@ -7,7 +7,7 @@ runner of its policy, state notes, recovery, following a host) share its `LiveLo
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import islice
 from types import TracebackType
@@ -16,7 +16,7 @@ from typing import ParamSpec, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning
+from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning, TidegateError
 from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
 from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
@@ -98,10 +98,18 @@ class LiveLog:
         self.history = History(log, self.append, self.refresh, self.observers)
         self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
         self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
-        self.view: LogView = self._fold_log() if view is None else view
+        self._is_stale = False
+        self._view: LogView = self._fold_log() if view is None else view
         if view is not None:
             view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
+
+    @property
+    def view(self) -> LogView:
+        """What the log shows now. After a fold that could not read the log, this reads it, and fails if it cannot."""
+        if self._is_stale:
+            self._view, self._is_stale = self._fold_log(), False
+        return self._view
 
     def remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
@@ -116,15 +124,18 @@ class LiveLog:
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
-        known, folded = self.view.head, False
-        for event in events:
-            if self._unconfirmed:
-                self._unconfirmed.settle(event)
-            if event.seq > self.view.head:  # not if an undo among them caused the whole log to be folded
-                self._fold(event)
-                folded = True
-        if folded:
-            self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
+        known, folded = self._view.head, False
+        try:
+            for event in events:
+                if self._unconfirmed:
+                    self._unconfirmed.settle(event)
+                # Not if an undo among them caused the whole log to be folded.
+                if self._is_stale or event.seq > self._view.head:
+                    self._fold(event)
+                    folded = True
+        finally:
+            if folded and not self._is_stale:
+                self._view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
 
     def _fold_log(self) -> LogView:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
@@ -214,10 +225,14 @@ class LiveLog:
         return events[0].seq
 
     def _fold(self, event: Event) -> None:
-        try:
-            self.view.fold(event)
-        except RefoldNeeded:
-            self.view = self._fold_log()
+        """Add an event that is in the log: also if the log cannot be read now, which a fold of all of it needs."""
+        if not self._is_stale:
+            try:
+                self._view.fold(event)
+            except RefoldNeeded:
+                self._is_stale = True
+                with suppress(TidegateError, OSError):  # whoever needs the view next tries again
+                    self.view  # noqa: B018 - now, in this thread
         if self._first_seq_by_key is not None:
             self._note_key(event)
         for observe in self.observers:
