@@ -14,7 +14,7 @@ from tests.fake.on_demand import BETA
 from tests.fake.server import Fake, Json, Step
 from tests.fake.words import refusal
 from tests.gateway.scripted_client import ScriptedClient, step_answer
-from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
+from tests.gateway.serving import Running, open_http, run_gateway, until, upstream_of
 from tests.gateway.test_state_notes import NOTE, SWEEPS, make_result, notes_of, work_until
 from tests.session.compacting import count_thinking, list_block_places
 from tidegate.core.events import ViewEdited
@@ -100,6 +100,7 @@ def test_a_second_block_and_a_restart(tmp_path: Path) -> None:
             await work_until(client, running, SWEEPS)
             for number in range(60):
                 await client.turn(make_result(number))
+                await until(lambda: not running.gateway.is_writing_notes)
                 if len(fake.on_demand.blocks) > 1 and "sealed-1" in json.dumps(fake.seen[-1].body):
                     break
             assert list_block_places(fake.seen[-1].body) == [(0, 0)]

@@ -97,10 +97,11 @@ def _ask_for_block(
     assert head is not None
     option = b'"%s":%s,' % (form.option.encode(), msgspec.json.encode(head[form.option]))
     start = text.index(b"{") + 1
-    name = form.beta[0]
-    betas = form.add_beta({name: given} if (given := incoming.headers.get(name, "")) else {})[name]
-    headers = [pair for pair in incoming.raw_headers if pair[0].lower() != name.encode()]
-    incoming = incoming._replace(raw_headers=[*headers, (name.encode(), betas.encode())])
+    name = form.beta[0].encode()
+    given = [value.decode("latin-1") for key, value in incoming.raw_headers if key.lower() == name]
+    betas = form.add_beta({form.beta[0]: ",".join(given)} if given else {})[form.beta[0]]
+    headers = [pair for pair in incoming.raw_headers if pair[0].lower() != name]
+    incoming = incoming._replace(raw_headers=[*headers, (name, betas.encode("latin-1"))])
     return incoming, text[:start] + option + text[start:]
 
 

@@ -14,7 +14,7 @@ from tidegate.core.edits import Drop, Edit, Insert
 from tidegate.core.messages import CLIENT_NOTE, Compaction, MarkedText, Message, text_of
 from tidegate.core.notes import NoteBlock, NotePassage, StateNote
 from tidegate.core.outcome import Outcome
-from tidegate.core.state_note.block import count_covered
+from tidegate.core.state_note.block import count_covered, label_repeated
 from tidegate.core.state_note.rendering import render_block_note
 from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
 from tidegate.core.sweep.shortening import clip_message
@@ -88,8 +88,7 @@ def _repeat(groups: Sequence[Group], view: View, budget: Budget) -> list[Message
             message = msgspec.structs.replace(message, parts=clip_message(message, max(chars, 100)))
         parts = message.parts
         if message.id[:1] != "e":
-            label = f"[{message.id}, what the user said before all this:]\n"
-            parts = (MarkedText(label, typed=False), *parts)
+            parts = (MarkedText(label_repeated(message.id), typed=False), *parts)
         kind = "" if is_newest else CLIENT_NOTE
         found.append(msgspec.structs.replace(message, id="", parts=parts, kind=kind, user_visible=False))
     return found

@@ -4,12 +4,12 @@ It stands for exactly the messages of the request that asked for it. What follow
 signed thinking stays valid. If the view changed before the sweep, the note is shown like any other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
 import msgspec
 
-from tidegate.core.messages import HANDOFF, LEDGER, compaction_of
+from tidegate.core.messages import HANDOFF, LEDGER, Message, Text, compaction_of
 from tidegate.core.notes import AskedRange, NoteBlock
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group
@@ -68,6 +68,19 @@ def count_covered(view: View, block: NoteBlock) -> int:
     if place == len(view.items) or view.items[place].message.role != "assistant":
         return 0
     return place
+
+
+def label_repeated(ident: str) -> str:
+    """What stands before words of the user that are said again after a block."""
+    return f"[{ident}, what the user said before all this:]\n"
+
+
+def repeats_any(message: Message, ids: Collection[str]) -> bool:
+    """Whether a message stands for one of these, as a block, or says its words again."""
+    block, first = compaction_of(message), message.parts[0] if message.parts else None
+    if block is not None:
+        return any(0 < seq_of_id(ident) <= seq_of_id(block.horizon) for ident in ids)
+    return isinstance(first, Text) and any(first.text == label_repeated(ident) for ident in ids)
 
 
 def find_horizon(groups: Sequence[Group]) -> str:
