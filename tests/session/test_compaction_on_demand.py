@@ -1,11 +1,20 @@
 """Compaction on demand as a way to sweep: the state note is a block of the provider (docs/state-notes.md)."""
 
 import json
+import threading
 from collections.abc import Callable
 
 import pytest
 
-from tests.session.compacting import SUMMARY, Claude, Json, count_thinking, list_block_places, play_until_sweep
+from tests.session.compacting import (
+    SUMMARY,
+    Claude,
+    Json,
+    RefusedByProvider,
+    count_thinking,
+    list_block_places,
+    play_until_sweep,
+)
 from tests.session.noted import REQUEST, write_answer
 from tests.session.test_note_writer import failures_of, wait_for_threads
 from tidegate import MemoryLog, Session
@@ -14,7 +23,9 @@ from tidegate.core.messages import compaction_of
 from tidegate.core.notes import SideCost, read_note
 from tidegate.session.message_text import render_message_text
 from tidegate.session.recall import recall_text
+from tidegate.session.reports.state_note_report import StateNoteReport
 from tidegate.session.session import Session as OwnSession
+from tidegate.session.summaries.model_question import ModelAnswer, ModelQuestion
 from tidegate.wire.anthropic.dialect import DIALECT
 
 
@@ -75,6 +86,7 @@ def test_the_log_keeps_the_originals_and_a_restart_gives_the_same_bytes() -> Non
     assert "`src/part_0.py` was read" in shown
     edited = [event.payload for event in log.read() if isinstance(event.payload, ViewEdited)]
     assert f"the provider's compaction of everything up to {part.horizon}" in edited[-1].why
+    assert "written as a compaction by the provider" in str(StateNoteReport(log))
     again = claude.open(log=log)
     assert again.prepare().to_bytes() == sent
     spent = [read_note(event.payload, SideCost) for event in log.read()]
@@ -94,9 +106,14 @@ def test_undo_shows_the_originals_again() -> None:
     assert json.loads(session.render_request().to_bytes())["messages"][: len(swept["messages"])] == swept["messages"]
 
 
+def _refuse(body: Json) -> str:
+    raise RefusedByProvider("compaction: this model does not support it")
+
+
 FAULTS: dict[str, Callable[[Json], str]] = {
     "no block": lambda body: "",
     "no section": lambda body: "I cannot do this.",
+    "refused": _refuse,
 }
 
 
@@ -106,9 +123,46 @@ def test_without_a_usable_block_a_usual_note_is_asked_for(fault: str) -> None:
     session = begin(claude)
     swept = play_until_sweep(claude, session)
     assert list_block_places(swept) == []
-    assert len(claude.on_demand.requests) == 1
+    assert sum("compaction" in body for body in claude.questions) == 1
     assert failures_of(session)
     assert all("compaction" not in body for body in claude.questions[1:])
+
+
+def test_a_late_block_does_not_come_back_for_a_view_that_was_swept() -> None:
+    release = threading.Event()
+
+    class Late(Claude):
+        def ask(self, question: ModelQuestion) -> ModelAnswer:
+            release.wait()
+            return super().ask(question)
+
+    claude = Late()
+    session = begin(claude)
+    before = sum(session.edit_counts.values())
+    while sum(session.edit_counts.values()) == before:
+        claude.play_step(session)
+    assert session.edit_counts["sweep"] == 1
+    release.set()
+    wait_for_threads()
+    for _ in range(3):
+        assert list_block_places(claude.play_step(session)) == []
+    assert session.state_notes.newest is not None
+    swept = play_until_sweep(claude, session)
+    assert list_block_places(swept) in ([], [(0, 0)])
+    assert "sealed-0" not in json.dumps(swept)
+
+
+def test_after_a_switch_to_a_smaller_window_the_block_stays_first() -> None:
+    claude = Claude()
+    session = begin(claude)
+    swept = play_until_sweep(claude, session)
+    for window in (12_000, 6_000):
+        session.recovery.set_window(window)
+        body = claude.send(session)
+        assert session.tokens <= window
+        assert list_block_places(body) == [(0, 0)]
+        assert body["messages"][0]["content"][0] == swept["messages"][0]["content"][0]
+        assert "Never touch the file legacy.py" in json.dumps(body)
 
 
 def test_a_block_that_fails_the_check_becomes_a_usual_note() -> None:
