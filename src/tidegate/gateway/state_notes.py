@@ -12,8 +12,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
-import aiohttp
-
 from tidegate.core.errors import TidegateError
 from tidegate.core.notes import SideCost
 from tidegate.core.state_note.answer import AnswerUnusable
@@ -24,6 +22,7 @@ from tidegate.core.usage import Usage
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import BodyTooLarge, read_headers
+from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, asks_for_block, write_note_request
 from tidegate.gateway.settings import GatewaySettings
@@ -197,23 +196,21 @@ class GatewayNotes:
             with await self._upstreams.send(question.incoming, question.body) as response:
                 if response.status >= 400:
                     body = await self._upstreams.read_failure(response)
-                    headers = read_headers(response.raw_headers)
+                    headers = read_headers(response.headers)
                     raise classify_response(response.status, body, headers, request=question.body)
                 reply = await self._read_reply(conversation, question, response)
         except GatewayRefusal:
             raise NoteRefused("the upstream did not answer") from None
         except BodyTooLarge:
             raise NoteRefused("it did not end") from None
-        except aiohttp.ClientError as failure:
-            raise NoteRefused(f"the answer broke off ({type(failure).__name__})") from None
+        except UpstreamError as failure:
+            raise NoteRefused(f"the answer broke off: {failure}") from None
         dialect = question.incoming.route.dialect
         return read_block_reply(reply, dialect) if asks_for_block(task) else ModelAnswer(read_answer(reply, dialect))
 
-    async def _read_reply(
-        self, conversation: Conversation, question: NoteRequest, response: aiohttp.ClientResponse
-    ) -> Reply:
+    async def _read_reply(self, conversation: Conversation, question: NoteRequest, response: HttpAnswer) -> Reply:
         dialect = question.incoming.route.dialect
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
         copy, size = AnswerCopy(dialect, is_stream=is_stream, request=question.body), 0
         try:
             async with aclosing(self._upstreams.read_pieces(response)) as pieces:

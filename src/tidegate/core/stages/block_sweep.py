@@ -5,7 +5,7 @@ messages that the block stands for is said again at the end, after the newest tu
 else that stays in a sweep, the passages, and the map of what can be recalled.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,49 +16,60 @@ from tidegate.core.notes import NoteBlock, NotePassage, StateNote
 from tidegate.core.outcome import Outcome
 from tidegate.core.state_note.block import count_covered, label_repeated
 from tidegate.core.state_note.rendering import render_block_note
-from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.turns import Group
 from tidegate.core.view import View
 
-LinesOf = Callable[[Group], list[str]]
 
+class BlockSweep:
+    """The sweep that leaves the block of a note in the place of the `covered` groups.
 
-def sweep_to_block(
-    view: View,
-    budget: Budget,
-    note: StateNote,
-    covered: Sequence[Group],
-    stays: Callable[[Group], bool],
-    lines_of: LinesOf,
-    note_tokens: int,
-    largest: int,
-) -> Outcome | None:
-    """The sweep that leaves the block in the place of the `covered` groups; None if it leaves more than `largest`."""
-    assert note.block is not None
-    block = _make_block_message(note.block, note.horizon)
-    kept = view.items[sum(len(group.items) for group in covered) :]
-    said = _repeat([group for group in covered if stays(group)], view, budget)
-    lines = [line for group in covered if not stays(group) for line in lines_of(group)]
-    maps = make_gap_notes([Gap("", covered[-1].last_id, lines)], note_tokens, budget) if lines else []
-    added = [block, *said, *(insert.message for insert in maps)]
-    fixed = sum(item.tokens for item in kept) + sum(map(budget.count, added))
-    passages = list(note.passages)
-    while fixed + budget.count(render_block_note(note, passages)) > largest:
-        if not passages:
-            return None
-        passages.pop()
-    texts = [*said, render_block_note(note, passages), *(insert.message for insert in maps)]
-    last = view.items[-1].message.id
-    edits: list[Edit] = [Drop(tuple(ident for group in covered for ident in group.ids))]
-    edits.append(Insert(block, "", budget.count(block)))
-    edits += [Insert(message, last, budget.count(message)) for message in texts]
-    why = (
-        f"sweep to the provider's compaction of everything up to {note.horizon}, with our instruction"
-        f" {_describe_passages(note, passages)}; the {len(kept)} messages since stay as they are; of the block's lines"
-        f" {note.held} held and {note.marked} are in doubt"
-    )
-    return Outcome(tuple(edits), why=why)
+    Of these, the groups in `said` are said again; `maps` are the notes about the others.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        budget: Budget,
+        note: StateNote,
+        covered: Sequence[Group],
+        said: Sequence[Group],
+        maps: Sequence[Message],
+    ) -> None:
+        assert note.block is not None
+        self._view, self._budget, self._note, self._covered = view, budget, note, covered
+        self._block = _make_block_message(note.block, note.horizon)
+        self._kept = view.items[sum(len(group.items) for group in covered) :]
+        self._said = _repeat(said, view, budget)
+        self._maps = maps
+
+    def fit(self, share_count: int, level: int, largest: int) -> Outcome | None:
+        """The sweep with as many passages as fit: the first `share_count` below `largest`, further ones below `level`.
+
+        None if it leaves more than that without any.
+        """
+        fixed = sum(item.tokens for item in self._kept)
+        fixed += sum(map(self._budget.count, (self._block, *self._said, *self._maps)))
+        passages = list(self._note.passages)
+        while True:
+            shown = render_block_note(self._note, passages)
+            if fixed + self._budget.count(shown) <= (largest if len(passages) <= share_count else level):
+                return self._finish(shown, passages)
+            if not passages:
+                return None
+            passages.pop()
+
+    def _finish(self, shown: Message, passages: Sequence[NotePassage]) -> Outcome:
+        note, count, last = self._note, self._budget.count, self._view.items[-1].message.id
+        edits: list[Edit] = [Drop(tuple(ident for group in self._covered for ident in group.ids))]
+        edits.append(Insert(self._block, "", count(self._block)))
+        edits += [Insert(message, last, count(message)) for message in (*self._said, shown, *self._maps)]
+        why = (
+            f"sweep to the provider's compaction of everything up to {note.horizon}, with our instruction"
+            f" {_describe_passages(note, passages)}; the {len(self._kept)} messages since stay as they are; of the"
+            f" block's lines {note.held} held and {note.marked} are in doubt"
+        )
+        return Outcome(tuple(edits), why=why)
 
 
 def _describe_passages(note: StateNote, passages: Sequence[NotePassage]) -> str:

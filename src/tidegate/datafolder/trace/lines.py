@@ -36,6 +36,7 @@ _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""
 _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
+_TAIL_BYTES = 256 * 1024
 
 _ERROR_NOTES = (ProgramError, SummaryFailed, RequestOverflowed)
 _OWN_PURPOSES = frozenset({"summary", "state_note", "interrupted", "compaction"})
@@ -246,6 +247,18 @@ def read_trace(path: Path | str, start: int = 0) -> Iterator[TraceLine]:
             line = decode_trace_line(data) if data.endswith(b"\n") else None
             if line is not None and line.seq >= start:
                 yield line
+
+
+def read_last_lines(path: Path, count: int) -> list[TraceLine]:
+    """Return the last lines of a file, without reading all of a long one."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            data = file.read()
+    except OSError:
+        return []
+    lines = [decode_trace_line(line) for line in data.splitlines(keepends=True)[-count:]]
+    return [line for line in lines if line is not None]
 
 
 class ModelUsage(msgspec.Struct):
