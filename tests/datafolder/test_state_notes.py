@@ -209,7 +209,7 @@ def test_forgetting_a_message_takes_out_the_block_that_stands_for_it(tmp_path: P
             claude.judge(json.loads(body))
             assert "compaction" not in body
             assert "sealed-" not in body
-            assert "was read" not in body
+            assert "def step_0_3()" not in body
 
 
 def test_a_stored_session_continues_with_its_block_and_a_rewind_shows_the_messages(tmp_path: Path) -> None:

@@ -172,12 +172,16 @@ def write_instruction(
         lines += _tell_feedback(previous, int(left / _measure_line(groups)))
     listed = list_message_ids(groups, budget, int(budget.held_room * _MAP_SHARE))
     if max_chars:
-        spare = max_chars - sum(len(line) + 1 for line in lines) - len(_IDS_HEADING) - 2
-        sizes = accumulate(len(line) + 1 for line in reversed(listed))
-        listed = listed[len(listed) - sum(size <= spare for size in sizes) :]
+        listed = _keep_newest(listed, max_chars - sum(len(line) + 1 for line in lines) - len(_IDS_HEADING) - 2)
     if listed:
         lines += ["", _IDS_HEADING, *listed]
     return "\n".join(lines)
+
+
+def _keep_newest(lines: list[str], chars: int) -> list[str]:
+    """The last lines that take at most so many characters."""
+    sizes = accumulate(len(line) + 1 for line in reversed(lines))
+    return lines[len(lines) - sum(size <= chars for size in sizes) :]
 
 
 def _estimate_tail(groups: Sequence[Group], budget: Budget) -> str:
