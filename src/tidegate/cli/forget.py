@@ -122,9 +122,9 @@ def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
         return EXIT_OK
     if not _confirm(options, what):
         return EXIT_FAILED
-    removed = remove_unused_sessions(data, options.unused_for)
-    left = len(sessions) - len(removed)
-    print(f"{format_count(len(removed), 'session')} removed.{f' {left:,} in use.' if left > 0 else ''}")
+    removals = remove_unused_sessions(data, options.unused_for)
+    left = len(sessions) - len(removals)
+    print(f"{format_count(len(removals), 'session')} removed.{f' {left:,} in use.' if left > 0 else ''}")
     return EXIT_OK
 
 

@@ -64,16 +64,16 @@ def list_model_choices(context: CommandContext) -> list[ModelChoice]:
     options = context.require_launch_options()
     config = options.load_config().config
     models = [config.agent.model, *(each.model for each in config.settings.agents)]
-    named = [
+    names = [
         f"{agent_model.provider or EMBEDDED_PROVIDER}/{agent_model.model}"
         for agent_model in models
         if agent_model.model
     ]
-    named += [f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
+    names += [f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
     current = f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{context.session.model}"
     return [
         _make_choice(name, context, is_current=name == current)
-        for name in dict.fromkeys([current, *named, EMBEDDED_PROVIDER])
+        for name in dict.fromkeys([current, *names, EMBEDDED_PROVIDER])
     ]
 
 
@@ -94,9 +94,9 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
     target = resolve_target(config.agent.model, config.settings.providers, options.environment)
-    known = KNOWN_PROVIDERS.get(target.provider)
-    if known is not None and known.key_env and not target.api_key and target.base_url_source == "default":
-        raise BadInput(f"There is no key for {target.provider}.", f"Set ${known.key_env}, and start again.")
+    defaults = KNOWN_PROVIDERS.get(target.provider)
+    if defaults is not None and defaults.key_env and not target.api_key and target.base_url_source == "default":
+        raise BadInput(f"There is no key for {target.provider}.", f"Set ${defaults.key_env}, and start again.")
     return CommandAnswer(
         f"{target.provider}/{target.model} answers from now on; the conversation continues.",
         action=SwitchModel(arguments),

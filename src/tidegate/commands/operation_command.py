@@ -96,14 +96,14 @@ def _list_options(operation: Operation) -> list[Argument]:
 
 def _find_word(operation: Operation, word: str, later: list[str]) -> Argument | None:
     """The option that is written as a word, if it and its value end the line."""
-    found = next((each for each in operation.arguments if each.word and each.word == word), None)
-    if found is None or len(later) != 1:
+    option = next((each for each in operation.arguments if each.word and each.word == word), None)
+    if option is None or len(later) != 1:
         return None
     try:
-        _parse_value(found, later[0])
+        _parse_value(option, later[0])
     except BadInput:
         return None
-    return found
+    return option
 
 
 def _parse_value(option: Argument, word: str) -> object:

@@ -81,17 +81,17 @@ def _import_file(file: str) -> OperationResult:
 
     if not file:
         raise BadInput("No file is named.", "Write `tidegate config import FILE`.")
-    done = import_config(Path(file).expanduser(), Path.cwd())
-    lines = [f"tidegate.yaml was written from {clean_line(file)}, a configuration of {done.system}."]
-    for entry in done.taken:
+    result = import_config(Path(file).expanduser(), Path.cwd())
+    lines = [f"tidegate.yaml was written from {clean_line(file)}, a configuration of {result.system}."]
+    for entry in result.taken:
         lines.append("  " + clean_line(f"{'.'.join(entry.key)} -> {'.'.join(entry.setting)}: {entry.value}"))
-    if done.unused:
+    if result.unused:
         lines.append("Not taken over:")
-        lines += ["  " + clean_line(f"{key} ({reason})") for key, reason in done.unused]
-    if done.variables:
-        lines.append(f"Set these variables to your keys: {', '.join(done.variables)}.")
-    if done.risks:
-        lines.append(f"The file sets {', '.join(done.risks)}: read it, then run `tidegate config --trust`.")
+        lines += ["  " + clean_line(f"{key} ({reason})") for key, reason in result.unused]
+    if result.variables:
+        lines.append(f"Set these variables to your keys: {', '.join(result.variables)}.")
+    if result.risks:
+        lines.append(f"The file sets {', '.join(result.risks)}: read it, then run `tidegate config --trust`.")
     return OperationResult("\n".join(lines))
 
 

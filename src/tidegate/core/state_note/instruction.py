@@ -25,7 +25,7 @@ from tidegate.core.view import View
 PASSAGES_HEADING: Final = "Passages"
 _MAP_SHARE: Final = 0.04  # of the room: the list of ids
 _MAP_LINE_CHARS: Final = 110
-_TAIL_SHARE: Final = 0.315  # of the room: what a sweep leaves beside the note, its passages and notes of gaps
+_TAIL_SHARE: Final = 0.275  # of the room: what a sweep leaves beside the note, its passages, rules, and notes of gaps
 _WORDS_PER_TOKEN: Final = 0.65
 _UPDATE_SHARE: Final = 0.5
 """Of a note's limit: what an update may write. The rest of the note stays as it is."""
