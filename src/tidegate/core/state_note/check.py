@@ -187,7 +187,7 @@ def _consists_of_known(text: str, originals: Originals) -> bool:
 
 
 def _is_composed(text: str, near_words: frozenset[str], originals: Originals) -> bool:
-    """Whether a name is put together: a member of the cited messages with its type, or a file and its folder of them."""
+    """Whether a name is put together: a member of the cited messages with its type, or a file with its folder."""
     if _EXTENSION.search(text):
         parts = [part for part in text.split("/") if part not in ("", ".", "..")]
         return len(parts) > 1 and all(part in near_words for part in parts)
