@@ -26,7 +26,7 @@ from tidegate.models.token_counters import create_counter
 
 MODULES = (
     "anyio._backends._asyncio certifi concurrent.futures.thread ctypes h11 httpcore ruamel.yaml tidegate.agent.runtime"
-    " tidegate.cli.config tidegate.cli.data_location tidegate.cli.launch tidegate.cli.main tidegate.cli.run_output"
+    " tidegate.cli.data_location tidegate.cli.launch tidegate.cli.main tidegate.cli.run_output"
     " tidegate.datafolder.data_folder tidegate.models.http.provider tidegate.store.sqlite.store"
     " tidegate.terminal.signals tidegate.tui.plain.plain_chat"
 ).split()

@@ -144,7 +144,7 @@ def test_listing_sessions_loads_no_policies_no_engine_and_no_other_command(tmp_p
     )
     loaded = done.stdout.splitlines()[-1].split()
     assert "tidegate.store.sqlite.store" in loaded
-    assert "tidegate.cli.sessions" in loaded
+    assert "tidegate.commands.operations.sessions" in loaded
     assert "tidegate.cli.chat" not in loaded
     assert not [
         name for name in loaded if name.startswith(("tidegate.session.", "tidegate.core.plan", "tidegate.agent"))

@@ -7,14 +7,18 @@ from tidegate.cli.parser import make_parser
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.operation_command import parse_arguments
 from tidegate.commands.operations.clear import CLEAR
+from tidegate.commands.operations.config import CONFIG
 from tidegate.commands.operations.export import EXPORT
 from tidegate.commands.operations.fork import FORK
 from tidegate.commands.operations.memory import MEMORY
 from tidegate.commands.operations.operation import Operation
+from tidegate.commands.operations.policies import POLICIES
 from tidegate.commands.operations.recall import RECALL
+from tidegate.commands.operations.sessions import SESSIONS
+from tidegate.commands.operations.trace import TRACE
 from tidegate.commands.operations.undo import REDO, UNDO
 
-OPERATIONS = (UNDO, REDO, FORK, RECALL, EXPORT, MEMORY)
+OPERATIONS = (UNDO, REDO, FORK, RECALL, EXPORT, MEMORY, SESSIONS, TRACE, POLICIES, CONFIG)
 LINES = [
     (FORK, "other", ["other"]),
     (FORK, "other at m12", ["other", "--at", "m12"]),
@@ -26,6 +30,13 @@ LINES = [
     (MEMORY, "search --notes deploy it", ["search", "--notes", "deploy", "it"]),
     (MEMORY, "", []),
     (UNDO, "", []),
+    (SESSIONS, "--page 2 build", ["--page", "2", "build"]),
+    (SESSIONS, "build", ["build"]),
+    (TRACE, "20", ["20"]),
+    (TRACE, "--usage", ["--usage"]),
+    (POLICIES, "default", ["default"]),
+    (CONFIG, "", []),
+    (CONFIG, "execution.max_steps 20", ["execution.max_steps", "20"]),
 ]
 
 
@@ -34,7 +45,7 @@ def test_a_line_of_the_chat_means_what_the_command_line_means(
     operation: Operation, line: str, words: list[str]
 ) -> None:
     parser = make_parser([operation.name])
-    session = ["work"] if operation.has_session else []
+    session = ["work"] if operation.scope == "session" else []
     options = vars(parser.parse_command_line([operation.name, *session, *words]))
     values = vars(parse_arguments(operation, line))
     assert values == {name: options[name] for name in values}
@@ -56,6 +67,8 @@ def test_words_that_only_look_like_options_are_text() -> None:
         (RECALL, "", "/recall needs an id"),
         (RECALL, "x --chars many", "--chars is 'many'."),
         (EXPORT, "--window x", "Give a positive whole number"),
+        (TRACE, "all", "'all' is not a positive whole number."),
+        (SESSIONS, "--page 0", "'0' is not a positive whole number."),
     ],
 )
 def test_a_mistake_says_what_to_write(operation: Operation, line: str, message: str) -> None:

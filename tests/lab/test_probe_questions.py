@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.lab.probe.questions import ProbeQuestion, generate_questions, is_right_answer
+from tidegate.lab.probe.probe import ProbeQuestion, generate_questions, is_right_answer
 
 Json = dict[str, Any]
 FILLER = {"role": "user", "content": "x" * 4_000}

@@ -19,7 +19,7 @@ from tests.store.sqlite_files import FILE, change, noise, open_with_connection, 
 from tests.store.test_sqlite_damage import salvage
 from tidegate.store.errors import DamagedData, SessionNotFound, StaleHead
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.appends import MAX_CACHED_BYTES, MAX_PACKS
+from tidegate.store.sqlite.store import MAX_CACHED_BYTES, MAX_PACKS
 
 ROOMS = ["a", "b", "c", "d", "e"]
 

@@ -7,7 +7,7 @@ import pytest
 
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.cache_marks import keep_marks
+from tidegate.wire.splicing.block_form import keep_marks
 from tidegate.wire.splicing.request_text import find_items
 from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value

@@ -177,18 +177,18 @@ class AgentBuilder(NamedTuple):
         if config.settings.recall_earlier_sessions and self.data is not None:
             agent_tools = [EARLIER_RECALL_TOOL if tool is RECALL_TOOL else tool for tool in agent_tools]
         tools = [each for each in agent_tools if each.tool.name in offered]
-        added, served = self._load_plugin_tools(config), await self._load_mcp_tools(config)
-        for each in (added, served):
+        plugin_tools, mcp_tools = self._load_plugin_tools(config), await self._load_mcp_tools(config)
+        for each in (plugin_tools, mcp_tools):
             each.tools[:] = [tool for tool in each.tools if is_tool_allowed(config.agent, tool.tool.name)]
-        tools += added.tools
+        tools += plugin_tools.tools
         room = MAX_TOOLS - len(tools) - 1  # one for `task`
-        if len(served.tools) > room and not uses_discovery(config, len(tools) + len(served.tools) + 1):
-            left_out = len(served.tools) - room
+        if len(mcp_tools.tools) > room and not uses_discovery(config, len(tools) + len(mcp_tools.tools) + 1):
+            left_out = len(mcp_tools.tools) - room
             remark = f"{left_out:,} tools of MCP servers are left out: a model is offered at most {MAX_TOOLS} tools."
-            served = LoadedTools(
-                served.tools[:room], [*served.problems, f"{remark} Set execution.tool_mode to auto to offer all."]
+            mcp_tools = LoadedTools(
+                mcp_tools.tools[:room], [*mcp_tools.problems, f"{remark} Set execution.tool_mode to auto to offer all."]
             )
-        return LoadedTools([*tools, *served.tools], [*added.problems, *served.problems])
+        return LoadedTools([*tools, *mcp_tools.tools], [*plugin_tools.problems, *mcp_tools.problems])
 
     def _load_plugin_tools(self, config: ResolvedConfig) -> "LoadedTools":
         """Load the tools of installed packages that the configuration names. One that is broken is left out."""
@@ -219,10 +219,10 @@ class AgentBuilder(NamedTuple):
         ]
         for source in sources:
             self.stack.push_async_callback(source.close)
-        found = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
-        named = {tool.tool.name: tool for tool in reversed(found)}  # of two with one name the first is used
+        all_tools = [tool for tools in await asyncio.gather(*(each.start() for each in sources)) for tool in tools]
+        by_name = {tool.tool.name: tool for tool in reversed(all_tools)}  # of two with one name the first is used
         return LoadedTools(
-            [named[name] for name in reversed(named)], [each.problem for each in sources if each.problem]
+            [by_name[name] for name in reversed(by_name)], [each.problem for each in sources if each.problem]
         )
 
     async def build_subagent_kinds(
@@ -265,14 +265,14 @@ class AgentBuilder(NamedTuple):
         system = self.build_prompt(config, connection, skills, domain=_SUBAGENT_INSTRUCTIONS).text
         numbers: dict[str, int] = {}
 
-        def opened(asker: str, shown: Sequence[Tool]) -> SubagentSession:
+        def opened(asker: str, definitions: Sequence[Tool]) -> SubagentSession:
             number = numbers.get(asker, 0) + 1
             while self.data is not None and self.data.store.head(f"{asker}.task-{number}"):
                 number += 1
             numbers[asker] = number
             name = f"{asker}.task-{number}"
             session = self.open_session(config, connection, name, system)
-            session.set_tools(describe_tools(shown, connection, session.counter))
+            session.set_tools(describe_tools(definitions, connection, session.counter))
             return SubagentSession(session, name, self.data.session_files(name).root if self.data is not None else None)
 
         offered = tools if connection.supports_tools else ()
@@ -314,7 +314,7 @@ class AgentBuilder(NamedTuple):
         agent_model = config.context.summary_model
         if agent_model is None:
             return None if connection.is_embedded else SummaryWriter(connection, config.agent.model, connection)
-        own = next((found for known, found in self.summary_connections if known == agent_model), None)
+        own = next((found for model, found in self.summary_connections if model == agent_model), None)
         if own is None:
             own = await connect_provider(config, agent_model, self.environment, self.data, stack=self.stack)
             self.summary_connections.append((agent_model, own))
@@ -376,11 +376,11 @@ def describe_tools(tools: Sequence[Tool], connection: ProviderConnection, counte
 
 def select_tools(tools: Sequence[AgentTool], connection: ProviderConnection, counter: TokenCounter) -> ToolSelection:
     """Select the tools to offer. If even the short definitions are too many, keep those with the highest priority."""
-    shown, window = describe_tools([each.tool for each in tools], connection, counter), connection.window.tokens
-    if not shown or window is None or count_tools(tuple(shown), counter) * MAX_TOOLS_DIVISOR <= window:
-        return ToolSelection(list(tools) if shown else [], shown)
+    definitions, window = describe_tools([each.tool for each in tools], connection, counter), connection.window.tokens
+    if not definitions or window is None or count_tools(tuple(definitions), counter) * MAX_TOOLS_DIVISOR <= window:
+        return ToolSelection(list(tools) if definitions else [], definitions)
     selection = ToolSelection([], [])
-    for each, definition in sorted(zip(tools, shown, strict=True), key=_tool_rank):
+    for each, definition in sorted(zip(tools, definitions, strict=True), key=_tool_rank):
         if count_tools((*selection.definitions, definition), counter) * MAX_TOOLS_DIVISOR <= window:
             selection.tools.append(each)
             selection.definitions.append(definition)

@@ -142,8 +142,8 @@ class Agent:
                 empty += message is None
                 reason = "" if calls else _find_end_reason(reply, message, empty)
                 reason = reason or ("steps" if steps >= self.max_steps else "")
-                for done in await self._run_hooks("turn_end") if reason else ():
-                    yield done
+                for report in await self._run_hooks("turn_end") if reason else ():
+                    yield report
                 while self._steering:
                     steps, empty, reason = 0, 0, ""
                     yield self._add_steering(self._steering.pop(0))
@@ -191,35 +191,35 @@ class Agent:
 
     async def _request_reply(self, turn: object) -> AsyncGenerator[AgentEvent, None]:
         """Request one reply. A refused request is changed and sent again if that can help."""
-        for done in await self._run_hooks("turn_start"):
-            yield done
+        for report in await self._run_hooks("turn_start"):
+            yield report
         recovery = RequestRecovery(self.session, self.summarizer)
         request = await self.session.prepare_async(self.summarizer)
         while True:
             yield RequestSent(request, self.session.last_decisions)
-            shown: list[str] = []
+            texts: list[str] = []
             try:
                 async with aclosing(self.provider.stream(request.to_bytes())) as stream:
                     async for each in stream:
-                        self._check_reply(each, shown)
+                        self._check_reply(each, texts)
                         yield each
                 return
             except ProviderError as error:
-                refused, step = error, recovery.choose_step(error)
+                refusal, step = error, recovery.choose_step(error)
                 if not step:
-                    self._record_partial_reply("".join(shown))
+                    self._record_partial_reply("".join(texts))
                     raise
             except (asyncio.CancelledError, GeneratorExit):
                 if self._current_turn is turn:
-                    self._record_partial_reply("".join(shown))
+                    self._record_partial_reply("".join(texts))
                 raise
-            yield RequestRefused(refused)
-            request = await recovery.prepare_retry(step, refused)
+            yield RequestRefused(refusal)
+            request = await recovery.prepare_retry(step, refusal)
 
-    def _check_reply(self, each: Delta | Reply, shown: list[str]) -> None:
+    def _check_reply(self, each: Delta | Reply, texts: list[str]) -> None:
         """Collect shown text; raise the error of a reply that hides an overflow: some providers report none."""
         if isinstance(each, Delta):
-            shown += [each.text] if each.kind == "text" else []
+            texts += [each.text] if each.kind == "text" else []
             return
         error = classify_reply(each, window=self.session.window)
         if error is not None and error.kind in SIZE_ERROR_KINDS:

@@ -27,8 +27,7 @@ from tidegate.agent.provider_connection import ProviderConnection, find_provider
 from tidegate.agent.session_model import format_agent_model
 from tidegate.agent.skills import Skills
 from tidegate.agent.spending import MeteredProvider, SessionSpending
-from tidegate.agent.subagent_kinds import list_registered_subagents
-from tidegate.agent.subagents import SubagentTool
+from tidegate.agent.subagents import SubagentTool, list_registered_subagents
 from tidegate.agent.system_prompt import SystemPrompt, list_refused_instructions
 from tidegate.agent.tools.approval import AskUser, ask_one_at_a_time
 from tidegate.agent.tools.toolbox import Toolbox

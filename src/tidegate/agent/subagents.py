@@ -15,6 +15,8 @@ from typing import Annotated, Any, Final, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from tidegate.agent.config.resolved_config import ResolvedConfig
+from tidegate.agent.config.settings import AgentSettings
 from tidegate.agent.hooks.runner import HookRunner
 from tidegate.agent.loop import Agent, ToolFinished, TurnEnded
 from tidegate.agent.spending import MeteredProvider, SessionSpending, SpendMeter, SubagentMeter, TokenAllowance
@@ -258,3 +260,39 @@ async def _run_subagent(agent: Agent, prompt: str) -> SubagentResult:
     except TidegateError as error:
         failure = str(error)
     return SubagentResult("\n\n".join(texts) if failure else texts[-1], failure, steps)
+
+
+# --- kinds -----------------------------------------------------------------------------------------------------------
+# Those that are shipped, and those that a program registers with `open_agent(config, subagents=[AgentSettings(...)])`
+# or a project as an agent with the role `specialist` in its `tidegate.yaml`.
+
+
+EXPLORER: Final = AgentSettings(
+    "explore",
+    "specialist",
+    "finds things out in source code and other files, and changes nothing; use it instead of reading many files",
+    system_prompt=(
+        "You explore source code and other files for somebody who will not see them. Find the files with list and grep,"
+        " read the parts that matter, and follow the calls until you can answer. Answer with what was asked: paths with"
+        " line numbers, names, and short quotations. Say what you did not find."
+    ),
+    tools=("read", "list", "grep", "recall"),
+)
+"""General exploration of sources, so that what is read for it never enters the window of the agent that asks."""
+SHIPPED_SUBAGENTS: Final = (EXPLORER,)
+
+
+def list_registered_subagents(config: ResolvedConfig, registered: Sequence[AgentSettings]) -> list[ResolvedConfig]:
+    """Return the configurations of the shipped and the registered subagents of this agent."""
+    return [_make_subagent_config(config, each) for each in (*SHIPPED_SUBAGENTS, *registered)]
+
+
+def _make_subagent_config(config: ResolvedConfig, agent: AgentSettings) -> ResolvedConfig:
+    """Return the configuration of the agent which uses the subagent, with the settings of the subagent.
+
+    Of the context of its model, the window (`max_tokens`) is used; the policy is that of the agent.
+    """
+    own = agent.model.context
+    window = own.max_tokens if own is not None else 0
+    context = msgspec.structs.replace(config.context, max_tokens=window or config.context.max_tokens)
+    return msgspec.structs.replace(config, agent=agent, context=context)

@@ -169,6 +169,6 @@ def _format_hint(options: argparse.Namespace, session: str, used: "LaunchOptions
 
     model = used.model if used.agent else ""  # an agent that is named comes with its own model
     store = "" if list_url_passwords(options.store) else options.store
-    given = {"data": options.data, "store": store, "config": options.config, "agent": used.agent, "model": model}
-    named = [(f"--{name}", value) for name, value in {**given, "policy": used.policy}.items() if value]
-    return format_resume_hint(session, [part for pair in named for part in pair])
+    values = {"data": options.data, "store": store, "config": options.config, "agent": used.agent, "model": model}
+    pairs = [(f"--{name}", value) for name, value in {**values, "policy": used.policy}.items() if value]
+    return format_resume_hint(session, [part for pair in pairs for part in pair])

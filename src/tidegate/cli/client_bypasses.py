@@ -107,13 +107,13 @@ def read_own_addresses(program: str, at: ClientSituation) -> dict[str, str]:
     is_pi = program == "pi"
     address = ("baseUrl",) if is_pi else ("options", "baseURL")
     paths = [_find_pi_folder(at) / "models.json"] if is_pi else _list_opencode_settings(at)
-    found: dict[str, str] = {}
+    addresses: dict[str, str] = {}
     for path in paths:
         for provider, (upstream, version) in _UPSTREAM_OF_PROVIDER.items():
             url = _read_path(_read_json(path), "providers" if is_pi else "provider", provider, *address)
             if isinstance(url, str) and url.startswith(("http://", "https://")):
-                found.setdefault(upstream, url.rstrip("/").removesuffix(version))
-    return found
+                addresses.setdefault(upstream, url.rstrip("/").removesuffix(version))
+    return addresses
 
 
 def _find_address(env: Mapping[str, str]) -> str:
@@ -134,8 +134,8 @@ def _find_claude_bypasses(at: ClientSituation) -> Iterator[Bypass]:
             f"The managed settings of this machine set {_CLAUDE_ADDRESS} for Claude Code.",
             "Ask who manages them; `tidegate serve` can be what they name.",
         )
-    found = [("the managed settings", managed), *_read_claude_settings(at), ("the environment", at.environment)]
-    for source, env in found:
+    environments = [("the managed settings", managed), *_read_claude_settings(at), ("the environment", at.environment)]
+    for source, env in environments:
         for name, provider in _CLAUDE_SWITCHES.items():
             if env.get(name, "").lower() not in ("", "0", "false", "no", "off"):
                 yield Bypass(
@@ -170,21 +170,21 @@ def _read_variables(path: Path) -> Mapping[str, str]:
 
 
 def _find_opencode_bypasses(at: ClientSituation) -> Iterator[Bypass]:
-    chosen, source = at.find_option("-m", "--model"), "the arguments"
-    for path in _list_opencode_settings(at) if not chosen else ():
+    choice, source = at.find_option("-m", "--model"), "the arguments"
+    for path in _list_opencode_settings(at) if not choice else ():
         model = _read_json(path).get("model")
         if isinstance(model, str):
-            chosen, source = model, str(path)
+            choice, source = model, str(path)
             break
-    yield from _find_other_provider("OpenCode", chosen, source, _OPENCODE_PASSED)
+    yield from _find_other_provider("OpenCode", choice, source, _OPENCODE_PASSED)
 
 
 def _list_opencode_settings(at: ClientSituation) -> list[Path]:
     """The settings of OpenCode, that which wins first."""
     folder = Path(at.environment.get("XDG_CONFIG_HOME") or at.home / ".config") / "opencode"
-    named = at.environment.get("OPENCODE_CONFIG", "")
+    config_path = at.environment.get("OPENCODE_CONFIG", "")
     paths = [at.workspace / name for name in ("opencode.jsonc", "opencode.json")]
-    paths += [Path(named)] if named else []
+    paths += [Path(config_path)] if config_path else []
     return paths + [folder / name for name in ("opencode.jsonc", "opencode.json", "config.json")]
 
 
@@ -199,9 +199,9 @@ def _find_pi_bypasses(at: ClientSituation) -> Iterator[Bypass]:
         provider = model.partition("/")[0]
     if not provider:
         for path in (at.workspace / ".pi" / "settings.json", _find_pi_folder(at) / "settings.json"):
-            found = _read_json(path).get("defaultProvider")
-            if isinstance(found, str):
-                provider, source = found, str(path)
+            default_provider = _read_json(path).get("defaultProvider")
+            if isinstance(default_provider, str):
+                provider, source = default_provider, str(path)
                 break
     yield from _find_other_provider("pi", f"{provider}/" if provider else "", source, _PI_PASSED)
 
@@ -210,12 +210,12 @@ def _find_aider_bypasses(at: ClientSituation) -> Iterator[Bypass]:
     yield from _find_other_provider("aider", at.find_option("--model"), "the arguments", _AIDER_PASSED)
 
 
-def _find_other_provider(client: str, model: str, source: str, passed: Sequence[str]) -> Iterator[Bypass]:
+def _find_other_provider(client: str, model: str, source: str, providers: Sequence[str]) -> Iterator[Bypass]:
     provider = model.partition("/")[0]
-    if "/" in model and provider not in passed:
+    if "/" in model and provider not in providers:
         yield Bypass(
             f"{client} uses the provider {provider}, which {source} {'name' if source.endswith('s') else 'names'}.",
-            f"Choose a model of {' or '.join(passed)}. For an OpenAI-compatible server, name its address with"
+            f"Choose a model of {' or '.join(providers)}. For an OpenAI-compatible server, name its address with"
             " --upstream openai=URL, and its model as openai/MODEL.",
         )
 
@@ -231,9 +231,9 @@ def _find_gemini_bypasses(at: ClientSituation) -> Iterator[Bypass]:
             return
         if login:
             return
-    for name, used in (("GOOGLE_GENAI_USE_VERTEXAI", "Google Vertex AI"), ("GOOGLE_GENAI_USE_GCA", "the login")):
+    for name, service in (("GOOGLE_GENAI_USE_VERTEXAI", "Google Vertex AI"), ("GOOGLE_GENAI_USE_GCA", "the login")):
         if at.environment.get(name, "").lower() == "true":
-            yield Bypass(f"{name} makes Gemini CLI use {used}.", f"Start it without {name}, with GEMINI_API_KEY.")
+            yield Bypass(f"{name} makes Gemini CLI use {service}.", f"Start it without {name}, with GEMINI_API_KEY.")
 
 
 def _find_qwen_bypasses(at: ClientSituation) -> Iterator[Bypass]:
@@ -249,8 +249,8 @@ def _find_qwen_bypasses(at: ClientSituation) -> Iterator[Bypass]:
 
 
 def _read_auth_type(path: Path) -> str:
-    found = _read_path(_read_json(path), "security", "auth", "selectedType")
-    return found if isinstance(found, str) else ""
+    auth_type = _read_path(_read_json(path), "security", "auth", "selectedType")
+    return auth_type if isinstance(auth_type, str) else ""
 
 
 def _read_path(value: Any, *names: str) -> object:
@@ -264,10 +264,10 @@ def _read_json(path: Path) -> dict[str, Any]:
     try:
         with path.open("rb") as file:
             text = file.read(_MAX_FILE_BYTES).decode("utf-8-sig")
-        found = json.loads(_COMMENT.sub(lambda match: match[1] or "", text))
+        value = json.loads(_COMMENT.sub(lambda match: match[1] or "", text))
     except (OSError, ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 _FINDERS: Final[Mapping[str, Callable[[ClientSituation], Iterator[Bypass]]]] = MappingProxyType(

@@ -81,27 +81,27 @@ def read_session_sources(options: argparse.Namespace, count: str) -> SourceScan:
         for each in stream:
             scans.append(each)
             step(1)
-    found = merge_scans(scans)
-    if not found.sources:
-        first = found.skipped[0]
+    scan = merge_scans(scans)
+    if not scan.sources:
+        first = scan.skipped[0]
         raise BadInput(first.reason, first.remedy or "Give files that hold sessions.")
-    return found
+    return scan
 
 
 def make_comparison_plan(
-    options: argparse.Namespace, found: SourceScan, contenders: Sequence[Contender], lab_options: LabOptions
+    options: argparse.Namespace, scan: SourceScan, contenders: Sequence[Contender], lab_options: LabOptions
 ) -> ComparisonPlan:
     cache = locate_lab_cache(options.cache)
     common = (
         _read_common_names(Path(lab_options.common_names_file))
         if lab_options.common_names_file
-        else find_common_names(found.sources)
+        else find_common_names(scan.sources)
     )
     terms = ComparisonTerms(
         lab_options.count, store_common_names(common, cache), _find_rates(lab_options.price_model), str(cache)
     )
     # The names are no longer needed, and every cell would send them to its process.
-    sources = (msgspec.structs.replace(source, argument_names=()) for source in found.sources)
+    sources = (msgspec.structs.replace(source, argument_names=()) for source in scan.sources)
     return ComparisonPlan(tuple(sources), tuple(contenders), lab_options.windows, terms, lab_options.min_windows)
 
 
@@ -127,29 +127,29 @@ def _find_rates(model: str) -> tuple[TokenRates, ...]:
     return info.prices
 
 
-def locate_lab_cache(named: str) -> Path:
-    if named:
-        return Path(named)
+def locate_lab_cache(folder: str) -> Path:
+    if folder:
+        return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "tidegate" / "lab"
 
 
-def list_data_notes(lab_options: LabOptions, found: SourceScan, plan: ComparisonPlan) -> list[str]:
-    timed = sum(source.has_times for source in plan.sources)
+def list_data_notes(lab_options: LabOptions, scan: SourceScan, plan: ComparisonPlan) -> list[str]:
+    with_times = sum(source.has_times for source in plan.sources)
     notes = []
-    if not timed:
+    if not with_times:
         notes.append("The recordings have no times: nothing expires from the provider's cache.")
-    elif timed < len(plan.sources):
-        without = len(plan.sources) - timed
+    elif with_times < len(plan.sources):
+        without = len(plan.sources) - with_times
         notes.append(f"{without} of {len(plan.sources)} recordings have no times: for them no cache entry expires.")
     notes.append("Summaries are written by the deterministic summarizer; what a model would cost for them is billed.")
     if not lab_options.common_names_file and len({source.project for source in plan.sources}) < COMMON_NAME_PROJECTS:
         notes.append(f"Fewer than {COMMON_NAME_PROJECTS} projects: no name could be found to be common, so all count.")
     elif not lab_options.common_names_file:
         notes.append(f"Names that the calls of {COMMON_NAME_PROJECTS} projects or more use do not count as references.")
-    mended = sum(bool(source.repairs) for source in found.sources)
+    mended = sum(bool(source.repairs) for source in scan.sources)
     if mended:
         notes.append(f"{format_count(mended, 'recording')} had to be repaired; the JSON report says how.")
-    if found.skipped:
-        notes.append(f"{format_count(len(found.skipped), 'recording')} skipped.")
+    if scan.skipped:
+        notes.append(f"{format_count(len(scan.skipped), 'recording')} skipped.")
     return notes

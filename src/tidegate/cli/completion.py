@@ -87,21 +87,21 @@ def list_completions(commands: Mapping[str, CompletedCommand], words: list[str])
     *before, word_start = words
     command = commands.get(before[0]) if before else None
     if not before:
-        found = [name for name in commands if name != "seeds"]
+        words_to_offer = [name for name in commands if name != "seeds"]
     elif command is None:
-        found = []
+        words_to_offer = []
     elif word_start.startswith("-"):
-        found = command.list_option_names()
+        words_to_offer = command.list_option_names()
     elif before[-1] in ("--policy", "policies"):
         from tidegate.presets import preset_names
 
-        found = list(preset_names())
+        words_to_offer = list(preset_names())
     elif before[-1] == "--session" or (len(before) == 1 and " SESSION" in command.format_usage()):
-        found = _list_session_names(before)
+        words_to_offer = _list_session_names(before)
     else:
         choices = re.search(r"\{([\w,-]+)\}", command.format_usage())
-        found = choices[1].split(",") if choices and len(before) == 1 else []
-    return [word for word in found if word.startswith(word_start)]
+        words_to_offer = choices[1].split(",") if choices and len(before) == 1 else []
+    return [word for word in words_to_offer if word.startswith(word_start)]
 
 
 def _list_session_names(words: list[str]) -> list[str]:

@@ -151,10 +151,10 @@ def _count_masked(masked: int) -> str:
 def _describe_cost(model: str, tokens: int) -> str:
     from tidegate.models.catalog import find_model
 
-    known = find_model(model) if model else None
-    if known is None or not known.prices:
+    info = find_model(model) if model else None
+    if info is None or not info.prices:
         return f"at $1 per million input tokens ${tokens / 1e6:.4f}, once; then it is in the provider's cache"
-    rate = known.prices[0].input
+    rate = info.prices[0].input
     return (
         f"about ${rate * tokens / 1e6:.4f} once (${rate:g} per million input tokens of {clean_line(model)}); then it is"
         " in the provider's cache"

@@ -105,9 +105,9 @@ def _forget_in_session(data: "DataFolder", options: argparse.Namespace) -> int:
 
 def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
     from tidegate.core.text.plural import format_byte_size, format_count
+    from tidegate.core.text.terminal_text import format_visible_name
     from tidegate.datafolder.retention import list_unused_sessions, remove_unused_sessions
     from tidegate.datafolder.time_format import format_time
-    from tidegate.terminal.output import format_visible_name
 
     sessions = list_unused_sessions(data, options.unused_for)
     what = f"{format_count(len(sessions), 'session')} not used for {format_count(options.unused_for, 'day')}"
@@ -122,9 +122,9 @@ def _forget_unused(data: "DataFolder", options: argparse.Namespace) -> int:
         return EXIT_OK
     if not _confirm(options, what):
         return EXIT_FAILED
-    removed = remove_unused_sessions(data, options.unused_for)
-    left = len(sessions) - len(removed)
-    print(f"{format_count(len(removed), 'session')} removed.{f' {left:,} in use.' if left > 0 else ''}")
+    removals = remove_unused_sessions(data, options.unused_for)
+    left = len(sessions) - len(removals)
+    print(f"{format_count(len(removals), 'session')} removed.{f' {left:,} in use.' if left > 0 else ''}")
     return EXIT_OK
 
 

@@ -105,25 +105,25 @@ def _import_file(data: "DataFolder", path: "Path", name: str, *, trust: bool) ->
 
     note = "" if trust else f"; {_UNTRUSTED_NOTE}"
     if path.is_file() and _is_export(path):
-        kept = import_session(data, path, name, trust=trust)
-        yield f"{kept}: {format_count(data.open_log(kept).head, 'record')}{note}"
+        session = import_session(data, path, name, trust=trust)
+        yield f"{session}: {format_count(data.open_log(session).head, 'record')}{note}"
         return
-    found = next(read_recordings_by_file([path]))
-    if found.error is not None:
-        raise found.error
-    recordings = found.recordings
-    yield from found.session_errors
+    read = next(read_recordings_by_file([path]))
+    if read.error is not None:
+        raise read.error
+    recordings = read.recordings
+    yield from read.session_errors
     if name and len(recordings) > 1:
         raise BadInput(f"{path} holds {len(recordings)} sessions.", "Import it without --as: each has its own name.")
     for recording in recordings:
-        done = import_recording(data, recording, name, trust=trust)
+        result = import_recording(data, recording, name, trust=trust)
         whose = recording.origin.agent or recording.origin.format
-        if done.was_known:
-            yield f"{done.name}: there already"
+        if result.was_known:
+            yield f"{result.name}: there already"
         else:
             yield (
                 "; ".join(
-                    [f"{done.name}: {format_count(done.message_count, 'message')} of {whose}", *recording.repairs]
+                    [f"{result.name}: {format_count(result.message_count, 'message')} of {whose}", *recording.repairs]
                 )
                 + note
             )

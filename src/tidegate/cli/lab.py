@@ -145,13 +145,13 @@ def run(options: argparse.Namespace) -> int:
     from tidegate.lab.comparison.report.builder import ReportContext, build_findings
     from tidegate.terminal.output import print_error
 
-    stored = read_stored_findings(Path(options.gate)) if options.gate else None
-    lab_options = resolve_lab_options(options, options.window, options.policy, stored, options.curve)
+    findings = read_stored_findings(Path(options.gate)) if options.gate else None
+    lab_options = resolve_lab_options(options, options.window, options.policy, findings, options.curve)
     if options.probe or options.write_notes:  # then --model is asked, and need not have a known price
         lab_options = msgspec.structs.replace(lab_options, price_model=DEFAULT_PRICE_MODEL)
     contenders = _collect_contenders(options, lab_options)
-    if stored is not None and not has_comparable_results(
-        stored, lab_options.windows, [each.key for each in contenders.all]
+    if findings is not None and not has_comparable_results(
+        findings, lab_options.windows, [each.key for each in contenders.all]
     ):
         raise _nothing_to_compare()
     sources = read_session_sources(options, lab_options.count)
@@ -178,7 +178,7 @@ def run(options: argparse.Namespace) -> int:
     if interrupted:
         print("tidegate: stopped; finished results are kept, run the same command to continue", file=sys.stderr)
         return EXIT_INTERRUPTED
-    if stored is not None and _report_gate(check_regressions(stored, report)):
+    if findings is not None and _report_gate(check_regressions(findings, report)):
         return EXIT_FAILED
     return EXIT_FAILED if results.failures or any(each.remedy for each in sources.skipped) else EXIT_OK
 

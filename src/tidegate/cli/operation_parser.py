@@ -2,15 +2,18 @@
 
 import argparse
 import sys
-from functools import partial
+from contextlib import ExitStack
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-from tidegate.cli.options import Subparsers, add_command, add_data_options, format_examples
+from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options, format_examples
 from tidegate.commands.operations.operation import REPEATED, Operation, SessionPlace
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
+    from tidegate.agent.config.launch import LaunchOptions
     from tidegate.datafolder.data_folder import DataFolder
+    from tidegate.datafolder.session_logs import SessionLogs
     from tidegate.memory.search import Search
 
 _MANY_EVENTS = 2_000
@@ -18,16 +21,20 @@ _MANY_EVENTS = 2_000
 
 
 def add_operation(subparsers: Subparsers, operation: Operation) -> None:
+    examples = format_examples(operation.name, *operation.examples)
     parser = add_command(
         subparsers,
         operation.name,
         partial(run_operation, operation),
         summary=operation.summary,
         description=operation.about,
-        epilog=format_examples(operation.name, *operation.examples),
+        epilog=f"{examples}\n{operation.notes}".rstrip(),
     )
-    add_data_options(parser)
-    if operation.has_session:
+    if operation.scope in ("session", "data"):
+        add_data_options(parser)
+    if operation.scope == "agent":
+        add_agent_options(parser)
+    if operation.scope == "session":
         parser.add_argument("session", metavar="SESSION")
     for each in operation.arguments:
         if each.is_option and each.parse is None:
@@ -42,40 +49,77 @@ def add_operation(subparsers: Subparsers, operation: Operation) -> None:
 
 
 def run_operation(operation: Operation, options: argparse.Namespace) -> int:
+    """Run the operation and print its result. What it opens stays open until all lines are printed."""
     import msgspec
 
-    from tidegate.cli.data_location import open_data_folder
     from tidegate.core.text.terminal_text import clean_text
     from tidegate.terminal.output import print_json
 
-    with open_data_folder(options) as data:
-        result = operation.run(_make_place(data, options.session), options)
-    as_json = getattr(options, "json", False)
-    if as_json:
+    with ExitStack() as stack:
+        result = operation.run(_make_place(options, stack), options)
+        for line in result.lines:
+            sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
+    if getattr(options, "json", False):
         print_json(msgspec.json.encode(result.value))
-    if result.is_remark or not as_json:
-        print(clean_text(result.text), file=sys.stderr if result.is_remark else sys.stdout)
+    elif result.text:
+        print(clean_text(result.text))
+    if result.remark:
+        print(clean_text(result.remark), file=sys.stderr)
     return EXIT_OK if result.is_done else EXIT_FAILED
 
 
-def _make_place(data: "DataFolder", name: str) -> SessionPlace:
-    """A stored session. It is opened without its policy, when that is needed.
+def _make_place(options: argparse.Namespace, stack: ExitStack) -> SessionPlace:
+    """What is stored. A session is opened without its policy, when that is needed.
 
     It is measured in its log: the view of an open conversation is counted again, and two figures have to be on one
     scale.
     """
     from tidegate.cli.data_location import open_existing_log
+    from tidegate.terminal.output import find_terminal_width
+
+    name = getattr(options, "session", "")
+
+    @cache
+    def data() -> "DataFolder":
+        from tidegate.cli.data_location import open_data_folder
+
+        return stack.enter_context(open_data_folder(options))
 
     return SessionPlace(
         name,
-        data=lambda: data,
-        session=lambda: data.open_conversation(name),
-        log=lambda: open_existing_log(data, name),
-        recall_index=lambda: data.recall_index(name),
-        search=lambda: _refresh_search(data),
-        measure=lambda: data.open_conversation(name).view.tokens,
+        data=data,
+        logs=lambda: _open_logs(options, stack),
+        session=lambda: data().open_conversation(name),
+        log=lambda: open_existing_log(data(), name),
+        recall_index=lambda: data().recall_index(name),
+        search=lambda: _refresh_search(data()),
+        launch_options=lambda: _make_launch_options(options),
+        measure=lambda: data().open_conversation(name).view.tokens,
         size_name="History",
+        require_idle=lambda: None,
+        is_chat=False,
+        width=find_terminal_width(),
     )
+
+
+def _open_logs(options: argparse.Namespace, stack: ExitStack) -> "SessionLogs | None":
+    import os
+
+    from tidegate.cli.data_location import check_data_folder, locate_data_folder
+    from tidegate.datafolder.location import STORE_VARIABLE
+    from tidegate.datafolder.session_logs import SessionLogs
+
+    folder, store = locate_data_folder(options), options.store or os.environ.get(STORE_VARIABLE, "")
+    if not folder.is_dir() and not options.data and not store:
+        return None
+    check_data_folder(folder)
+    return stack.enter_context(SessionLogs(folder, store=store))
+
+
+def _make_launch_options(options: argparse.Namespace) -> "LaunchOptions":
+    from tidegate.cli.launch import make_launch_options
+
+    return make_launch_options(options)
 
 
 def _refresh_search(data: "DataFolder") -> "Search":

@@ -27,7 +27,9 @@ _UNLISTED = ("seeds",)
 _MODULES = {name: name for _, names in (*_GROUPS, ("", _UNLISTED)) for name in names}
 _MODULES |= {"import": "import_", "redo": "undo"}
 """The module of each command."""
-_OPERATIONS = frozenset({"recall", "memory", "undo", "clear", "fork", "export"})
+_OPERATIONS = frozenset(
+    {"sessions", "trace", "recall", "memory", "undo", "clear", "fork", "export", "policies", "config"}
+)
 """Modules of commands that are slash commands of the chat, too."""
 _EPILOG = """\
 `tidegate COMMAND --help` describes a command and has examples. Sessions are in ~/.local/share/tidegate, your settings

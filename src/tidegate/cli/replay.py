@@ -161,9 +161,9 @@ def _check_unique_names(paths: "Sequence[Path]") -> None:
     """Requests are filed under the recording's name, so two of one name would overwrite each other."""
     from tidegate.lab.replay.recording_file import get_recording_name
 
-    seen: dict[str, Path] = {}
+    paths_by_name: dict[str, Path] = {}
     for path in paths:
-        other = seen.setdefault(get_recording_name(path), path)
+        other = paths_by_name.setdefault(get_recording_name(path), path)
         if other != path:
             raise BadInput(
                 f"{other} and {path} would write the same file of requests.", "Replay them one after the other."

@@ -113,18 +113,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Namespace) -> argparse.Namespace:
     """Options may also come after the client: everything before `--` is ours."""
-    client, *given = options.command
-    place = given.index("--") if "--" in given else len(given)
+    client, *words = options.command
+    place = words.index("--") if "--" in words else len(words)
     if place:
         later = argparse.ArgumentParser(parser.prog, add_help=False)
         _add_options(later)
-        options, unknown = later.parse_known_args(given[:place], options)
+        options, unknown = later.parse_known_args(words[:place], options)
         if {"-h", "--help"} & {*unknown}:
             parser.print_help()
             parser.exit()
         if unknown:
             parser.error(f"unrecognized arguments: {' '.join(unknown)} (put -- before the arguments of the client)")
-    options.client, options.arguments = client, given[place + 1 :]
+    options.client, options.arguments = client, words[place + 1 :]
     return options
 
 
@@ -313,13 +313,13 @@ async def _run_client(
     return 128 - status if status < 0 else status
 
 
-def _make_environment(changed: Mapping[str, str]) -> dict[str, str]:
+def _make_environment(changes: Mapping[str, str]) -> dict[str, str]:
     """The user's environment with the client's settings. A proxy must not stand between the client and the gateway."""
     direct = {
         name: ",".join(filter(None, [os.environ.get(name, ""), "127.0.0.1", "localhost"]))
         for name in ("NO_PROXY", "no_proxy")
     }
-    return {**os.environ, **direct, **changed}
+    return {**os.environ, **direct, **changes}
 
 
 class _ClientSignals:
@@ -369,24 +369,24 @@ class _RunWatch:
         self._title = title
         self._sums: dict[str, _SessionSum] = {}
 
-    def add(self, sent: "ForwardedRequest") -> None:
+    def add(self, request: "ForwardedRequest") -> None:
         from tidegate.datafolder.workspaces import note_workspace
 
-        if sent.session not in self._sums and not sent.parent:
-            note_workspace(self._data, sent.session, self._workspace, client=self._title)
-        found = self._sums.setdefault(sent.session, _SessionSum(sent.parent))
-        found.requests += 1
-        found.tokens += sent.tokens
-        whole = sent.tokens + sent.saved_tokens
-        found.whole_tokens += whole
-        found.fitting_tokens += max(sent.tokens, min(whole, sent.window or whole))
+        if request.session not in self._sums and not request.parent:
+            note_workspace(self._data, request.session, self._workspace, client=self._title)
+        totals = self._sums.setdefault(request.session, _SessionSum(request.parent))
+        totals.requests += 1
+        totals.tokens += request.tokens
+        whole = request.tokens + request.saved_tokens
+        totals.whole_tokens += whole
+        totals.fitting_tokens += max(request.tokens, min(whole, request.window or whole))
 
     def list_sessions(self) -> list[str]:
         """The sessions of the run, without those of sub-agents."""
-        return [name for name, found in self._sums.items() if not found.parent]
+        return [name for name, totals in self._sums.items() if not totals.parent]
 
     def describe(self, client: WrappedClient, metrics: "Metrics", notices: Sequence[str]) -> str:
-        lines = [line for name, found in self._sums.items() for line in self._describe_session(name, found)]
+        lines = [line for name, totals in self._sums.items() for line in self._describe_session(name, totals)]
         if not lines and metrics.read("unmanaged_requests"):
             lines.append(f"tidegate: no request of {client.title} was managed.")
         elif not lines:
@@ -400,15 +400,15 @@ class _RunWatch:
         lines += [f"  note           {notice}" for notice in notices]
         return "\n".join(lines) + "\n"
 
-    def _describe_session(self, name: str, found: _SessionSum) -> list[str]:
-        kept, left = self._count_messages(name)
+    def _describe_session(self, name: str, totals: _SessionSum) -> list[str]:
+        in_view, left = self._count_messages(name)
         omission = f"{format_count(left[0], 'message')}, about {left[1]:,} tokens"
-        requests = format_count(found.requests, "request") + (" of a sub-agent" if found.parent else "")
+        requests = format_count(totals.requests, "request") + (" of a sub-agent" if totals.parent else "")
         lines = [
             f"tidegate: session {name}, {requests}",
-            f"  kept           {format_count(kept[0], 'message')}, about {kept[1]:,} tokens",
+            f"  kept           {format_count(in_view[0], 'message')}, about {in_view[1]:,} tokens",
             f"  left the view  {omission if left[0] else 'nothing: every message is still in it'}",
-            *_describe_savings(found),
+            *_describe_savings(totals),
         ]
         if left[0]:
             lines.append(f"  to read them   tidegate recall {name} WORDS")
@@ -421,7 +421,7 @@ class _RunWatch:
 
         log = self._data.open_log(name)
         whole = {item.message.id for item in self._data.open_conversation(name).view.items if not item.edited}
-        kept = [event.payload.tokens for event in log.read() if isinstance(event.payload, MessageAdded)]
+        sizes = [event.payload.tokens for event in log.read() if isinstance(event.payload, MessageAdded)]
         left = [
             event.payload.tokens
             for event in iterate_current_branch(log.read)
@@ -429,31 +429,31 @@ class _RunWatch:
             and event.payload.message.agent_visible
             and event.payload.message.id not in whole
         ]
-        return (len(kept), sum(kept)), (len(left), sum(left))
+        return (len(sizes), sum(sizes)), (len(left), sum(left))
 
 
 def _describe_state_notes(metrics: "Metrics") -> list[str]:
     """How many state notes were written in this run, and what they took."""
     names = ("state_note_input_tokens", "state_note_cached_tokens", "state_note_output_tokens")
-    read, cached, written = map(metrics.read, names)
-    made, failed = (metrics.read("state_notes", outcome=outcome) for outcome in ("written", "failed"))
-    if not (made or failed or read):
+    read, cached, output = map(metrics.read, names)
+    successes, failed = (metrics.read("state_notes", outcome=outcome) for outcome in ("written", "failed"))
+    if not (successes or failed or read):
         return []
-    line = f"  {'state notes':<14} {made:,} written"
+    line = f"  {'state notes':<14} {successes:,} written"
     line += f", {failed:,} failed (their sweeps went without one)" if failed else ""
     share = f" ({cached / read:.0%} from the provider's cache)" if read else ""
-    return [line, f"  {'':<14} for {read:,} input tokens{share} and {written:,} output tokens"]
+    return [line, f"  {'':<14} for {read:,} input tokens{share} and {output:,} output tokens"]
 
 
-def _describe_savings(found: _SessionSum) -> list[str]:
+def _describe_savings(totals: _SessionSum) -> list[str]:
     """What was saved, against what the client alone would have sent, and against as much of it as fits the window."""
-    if found.whole_tokens == found.tokens:
+    if totals.whole_tokens == totals.tokens:
         return ["  saved          nothing: every request was forwarded whole"]
-    baselines = [("the client's own requests", found.whole_tokens)]
-    if found.fitting_tokens < found.whole_tokens:
-        baselines.append(("the same requests cut to the window", found.fitting_tokens))
+    baselines = [("the client's own requests", totals.whole_tokens)]
+    if totals.fitting_tokens < totals.whole_tokens:
+        baselines.append(("the same requests cut to the window", totals.fitting_tokens))
     lines = [
-        f"about {total - found.tokens:,} input tokens ({(total - found.tokens) / total:.0%}) less than {what}"
+        f"about {total - totals.tokens:,} input tokens ({(total - totals.tokens) / total:.0%}) less than {what}"
         for what, total in baselines
     ]
     return [f"  {name:<14} {line}" for name, line in zip(("saved", ""), lines, strict=False)]

@@ -157,8 +157,8 @@ CLIENTS: Final[Mapping[str, WrappedClient]] = MappingProxyType(
 
 def find_user_upstreams(client: WrappedClient, environment: Mapping[str, str]) -> dict[str, str]:
     """The addresses that the user's environment gives the client, by the gateway's name for the upstream."""
-    found = {family: environment.get(name, "") for name, family in client.upstream_variables.items()}
-    return {name: url for name, url in found.items() if url}
+    urls = {family: environment.get(name, "") for name, family in client.upstream_variables.items()}
+    return {name: url for name, url in urls.items() if url}
 
 
 def make_client_setup(
@@ -192,20 +192,20 @@ def make_client_setup(
             text = text.replace(name, value)
         return text
 
-    changed = {name: fill(text) for name, text in client.environment.items()}
+    variables = {name: fill(text) for name, text in client.environment.items()}
     if token and client.header_variable is not None:
         name, separator = client.header_variable
-        changed[name] = separator.join(filter(None, [environment.get(name, ""), f"{TOKEN_HEADER}: {token}"]))
+        variables[name] = separator.join(filter(None, [environment.get(name, ""), f"{TOKEN_HEADER}: {token}"]))
     for name, settings in client.json_environment.items():
         own = json.loads(environment.get(name) or "{}")
-        filled = json.loads(fill(json.dumps(settings)))
-        changed[name] = json.dumps(_merge(own, filled if token else _without_headers(filled)))
+        own_settings = json.loads(fill(json.dumps(settings)))
+        variables[name] = json.dumps(_merge(own, own_settings if token else _without_headers(own_settings)))
     if overrides_settings and client.settings_option:
         settings_file = folder / "settings.json"
         arguments = [client.settings_option, str(settings_file)]
-        return ClientSetup(changed, arguments, {settings_file: json.dumps({"env": changed})})
+        return ClientSetup(variables, arguments, {settings_file: json.dumps({"env": variables})})
     setup = ClientSetup(
-        changed, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
+        variables, [fill(each) for each in client.arguments], {file: fill(client.file_text)} if client.file_name else {}
     )
     return _choose_gemini_key(setup, environment, folder) if client.program == "gemini" else setup
 
@@ -229,14 +229,14 @@ def _choose_gemini_key(setup: ClientSetup, environment: Mapping[str, str], folde
         own = {}
     except (OSError, ValueError):  # with comments, for example; the client reports what it cannot read
         return setup
-    merged = _merge(_GEMINI_KEY_SETTINGS, own)
-    if merged == own or not environment.get("GEMINI_API_KEY"):
+    settings = _merge(_GEMINI_KEY_SETTINGS, own)
+    if settings == own or not environment.get("GEMINI_API_KEY"):
         return setup
     others = [path for path in home.iterdir() if path.name != "settings.json"] if home.is_dir() else []
     return ClientSetup(
         {**setup.environment, "GEMINI_CLI_HOME": str(folder)},
         setup.arguments,
-        {folder / ".gemini" / "settings.json": json.dumps(merged)},
+        {folder / ".gemini" / "settings.json": json.dumps(settings)},
         {folder / ".gemini" / path.name: path for path in others},
     )
 

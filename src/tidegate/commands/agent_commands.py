@@ -1,7 +1,9 @@
-"""The slash commands about the agent: its model, its policy, its skills and its hooks."""
+"""The slash commands about the agent: its settings, its model, its policy, its skills and its hooks."""
 
 from typing import Final, NamedTuple
 
+from tidegate.agent.config.editor import ChangedSetting
+from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.launch import override_config
 from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS, resolve_target
 from tidegate.agent.config.resolved_config import load_configured_policy
@@ -9,12 +11,23 @@ from tidegate.agent.hook_types import Hook, describe_condition
 from tidegate.agent.hooks.runner import hook_action_name
 from tidegate.agent.provider_connection import find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, find_skills
-from tidegate.commands.actions import AttachOutput, ChooseTheme, PickModel, SwitchModel, SwitchPolicy
+from tidegate.commands.actions import (
+    AttachOutput,
+    ChooseTheme,
+    LaunchChange,
+    PickModel,
+    ReopenSession,
+    SwitchModel,
+    SwitchPolicy,
+)
+from tidegate.commands.operation_command import make_command
+from tidegate.commands.operations.config import CONFIG
+from tidegate.commands.operations.policies import POLICIES
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import find_model
-from tidegate.presets import load, preset_names
+from tidegate.presets import preset_names
 
 CONNECT_TEXT: Final = """\
 To connect a model, leave and start again.
@@ -51,16 +64,16 @@ def list_model_choices(context: CommandContext) -> list[ModelChoice]:
     options = context.require_launch_options()
     config = options.load_config().config
     models = [config.agent.model, *(each.model for each in config.settings.agents)]
-    named = [
+    names = [
         f"{agent_model.provider or EMBEDDED_PROVIDER}/{agent_model.model}"
         for agent_model in models
         if agent_model.model
     ]
-    named += [f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
+    names += [f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{name}" for name in config.settings.models]
     current = f"{config.agent.model.provider or EMBEDDED_PROVIDER}/{context.session.model}"
     return [
         _make_choice(name, context, is_current=name == current)
-        for name in dict.fromkeys([current, *named, EMBEDDED_PROVIDER])
+        for name in dict.fromkeys([current, *names, EMBEDDED_PROVIDER])
     ]
 
 
@@ -81,9 +94,9 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
     target = resolve_target(config.agent.model, config.settings.providers, options.environment)
-    known = KNOWN_PROVIDERS.get(target.provider)
-    if known is not None and known.key_env and not target.api_key and target.base_url_source == "default":
-        raise BadInput(f"There is no key for {target.provider}.", f"Set ${known.key_env}, and start again.")
+    defaults = KNOWN_PROVIDERS.get(target.provider)
+    if defaults is not None and defaults.key_env and not target.api_key and target.base_url_source == "default":
+        raise BadInput(f"There is no key for {target.provider}.", f"Set ${defaults.key_env}, and start again.")
     return CommandAnswer(
         f"{target.provider}/{target.model} answers from now on; the conversation continues.",
         action=SwitchModel(arguments),
@@ -92,15 +105,29 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
 
 async def run_policy(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
-        now = context.session.policy.name
-        policies = [
-            f"{name}{'  (this one)' * (name == now)}\n    {load(name).about.strip()}" for name in preset_names()
-        ]
-        return CommandAnswer("\n".join(policies))
+        return await _LIST_POLICIES.run(context, "")
     context.require_idle()
     config = context.require_launch_options().load_config().config
     policy = load_configured_policy(override_config(config, policy=arguments))
     return CommandAnswer(f"The policy {policy.name} is used from now on.", action=SwitchPolicy(arguments))
+
+
+def _make_launch_change(context: CommandContext, change: object) -> LaunchChange | None:
+    """The file is to win over a policy or a model that was switched to before the change."""
+    if not isinstance(change, ChangedSetting):
+        return None
+    options = context.require_launch_options()
+    if change.path[0] == "policy" and options.policy:
+        return SwitchPolicy()
+    return SwitchModel() if change.path[2:3] == ("model",) and options.model else ReopenSession()
+
+
+def _list_setting_names(context: CommandContext | None) -> list[str]:
+    if context is None or context.launch_options is None:
+        return []
+    config = context.launch_options.load_config().config
+    settings = list_effective_settings(config, context.launch_options.environment)
+    return [*load_configured_policy(config).settings, *(each.name for each in settings)]
 
 
 # --- what the agent has -----------------------------------------------------------------------------------------------
@@ -138,7 +165,11 @@ async def run_theme(context: CommandContext, arguments: str) -> CommandAnswer:
     return CommandAnswer("", action=ChooseTheme(arguments))
 
 
+_LIST_POLICIES: Final = make_command(POLICIES, "how the window is managed; NAME switches")
 CHAT_COMMANDS: Final = (
+    make_command(
+        CONFIG, "the settings and their sources; NAME VALUE changes one in its file", make_action=_make_launch_change
+    )._replace(aliases=("set",), completions=_list_setting_names),
     Command("add", "put the output of the last !command into your next message", run_add),
     Command("theme", "the colors; NAME switches and is kept", run_theme, "[NAME]", ("themes",)),
     Command(
@@ -149,14 +180,7 @@ CHAT_COMMANDS: Final = (
         ("models",),
         lambda context: [each.name for each in list_model_choices(context)] if context is not None else [],
     ),
-    Command(
-        "policy",
-        "how the window is managed; NAME switches",
-        run_policy,
-        "[NAME]",
-        ("policies",),
-        lambda _: preset_names(),
-    ),
+    _LIST_POLICIES._replace(name="policy", run=run_policy, aliases=("policies",), completions=lambda _: preset_names()),
     Command("skills", "the skills of this project, or one of them", run_skills, "[NAME]"),
     Command("hooks", "the hooks that run at the start and end of turns", run_hooks),
 )

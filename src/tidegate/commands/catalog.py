@@ -2,7 +2,6 @@
 
 from tidegate.commands.actions import Quit
 from tidegate.commands.agent_commands import CHAT_COMMANDS
-from tidegate.commands.config_command import CONFIG_COMMAND
 from tidegate.commands.project_commands import PROJECT_COMMANDS
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext, CommandRegistry
 from tidegate.commands.sessions import SESSION_COMMANDS
@@ -12,8 +11,7 @@ from tidegate.commands.window import WINDOW_COMMANDS
 def create_command_registry() -> CommandRegistry:
     """Create the registry of all commands, in the order of `/help`."""
     quit_command = Command("quit", "leave; the session is kept", run_quit, aliases=("exit", "q"))
-    about_agent = (CONFIG_COMMAND, *CHAT_COMMANDS, *PROJECT_COMMANDS)
-    return CommandRegistry([*WINDOW_COMMANDS, *SESSION_COMMANDS, *about_agent, quit_command])
+    return CommandRegistry([*WINDOW_COMMANDS, *SESSION_COMMANDS, *CHAT_COMMANDS, *PROJECT_COMMANDS, quit_command])
 
 
 async def run_quit(context: CommandContext, arguments: str) -> CommandAnswer:

@@ -17,7 +17,7 @@ def make_command(
     *,
     usage: str = "",
     then: str = "",
-    make_action: Callable[[object], CommandAction] | None = None,
+    make_action: Callable[[CommandContext, object], CommandAction | None] | None = None,
 ) -> Command:
     """Make the slash command. `make_action` makes what is left to the app of the result's value; `then` says so."""
 
@@ -28,8 +28,9 @@ def make_command(
             result = operation.run(_make_place(context), values)
         else:
             result = await asyncio.to_thread(operation.run, _make_place(context), values)
-        action = make_action(result.value) if make_action is not None and result.is_done else None
-        return CommandAnswer(f"{result.text} {then}" if then else result.text, not result.is_done, action)
+        action = make_action(context, result.value) if make_action is not None and result.is_done else None
+        text = "\n".join(filter(None, (result.text, result.remark)))
+        return CommandAnswer(f"{text} {then}" if then else text, not result.is_done, action)
 
     usage = usage or " ".join(filter(None, map(_describe_argument, operation.arguments)))
     options = (f"{each.name} {each.metavar}".rstrip() + f": {each.help}" for each in _list_options(operation))
@@ -41,12 +42,17 @@ def _make_place(context: CommandContext) -> SessionPlace:
     return SessionPlace(
         context.session_name,
         data=context.require_data,
+        logs=context.require_data,
         session=lambda: session,
         log=lambda: MaskedLog(session.log, context.mask),
         recall_index=lambda: session.history.recall_index,
         search=lambda: context.require_data().open_search(),
+        launch_options=context.require_launch_options,
         measure=lambda: session.tokens,
         size_name="Request",
+        require_idle=context.require_idle,
+        is_chat=True,
+        policy=session.policy.name,
     )
 
 
@@ -71,7 +77,10 @@ def parse_arguments(operation: Operation, text: str) -> Namespace:
         if not each.is_option:
             if each.repeat == "+" and not rest:
                 raise BadInput(f"/{operation.name} needs {each.help}.", f"Write /{operation.name} {each.metavar}.")
-            setattr(values, each.field, rest if each.repeat in REPEATED else " ".join(rest))
+            if each.repeat in REPEATED:
+                setattr(values, each.field, rest)
+            elif rest:
+                setattr(values, each.field, _parse_value(each, " ".join(rest)))
             rest = []
     if rest:
         raise BadInput(
@@ -87,14 +96,14 @@ def _list_options(operation: Operation) -> list[Argument]:
 
 def _find_word(operation: Operation, word: str, later: list[str]) -> Argument | None:
     """The option that is written as a word, if it and its value end the line."""
-    found = next((each for each in operation.arguments if each.word and each.word == word), None)
-    if found is None or len(later) != 1:
+    option = next((each for each in operation.arguments if each.word and each.word == word), None)
+    if option is None or len(later) != 1:
         return None
     try:
-        _parse_value(found, later[0])
+        _parse_value(option, later[0])
     except BadInput:
         return None
-    return found
+    return option
 
 
 def _parse_value(option: Argument, word: str) -> object:

@@ -157,9 +157,9 @@ class CommandRegistry:
         """Return the lines that start with `prefix`. An alias is completed only if no name fits."""
         name, space, arguments = prefix.lstrip().removeprefix("/").partition(" ")
         if not space:
-            typed = name.casefold()
-            names = [each.name for each in self if each.name.startswith(typed)]
-            return [f"/{each}" for each in names or sorted(key for key in self._by_name if key.startswith(typed))]
+            beginning = name.casefold()
+            names = [each.name for each in self if each.name.startswith(beginning)]
+            return [f"/{each}" for each in names or sorted(key for key in self._by_name if key.startswith(beginning))]
         command = self._by_name.get(name.casefold())
         if command is None or command.completions is None:
             return []
@@ -167,17 +167,17 @@ class CommandRegistry:
 
     async def answer(self, line: str, context: CommandContext) -> CommandAnswer:
         """Run a line. Nothing is raised except a cancellation."""
-        found = self.find(line)
+        match = self.find(line)
         try:
-            if found.command is None:
-                hint = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists the commands."
+            if match.command is None:
+                hint = f"Did you mean /{match.nearest}?" if match.nearest else "/help lists the commands."
                 answer = CommandAnswer(f"There is no command {line.strip().split(' ')[0][:80]}. {hint}", True)
             else:
-                answer = await found.command.run(context, found.arguments)
+                answer = await match.command.run(context, match.arguments)
         except TidegateError as error:
             answer = CommandAnswer(str(error), True)
         except Exception as failure:  # noqa: BLE001 - a command that fails must not end the app
-            name = found.command.name if found.command else ""
+            name = match.command.name if match.command else ""
             answer = CommandAnswer(
                 f"/{name} failed: {type(failure).__name__}. Try it again; /help {name} shows how it is used.", True
             )
@@ -185,11 +185,11 @@ class CommandRegistry:
 
     def help(self, name: str = "") -> str:
         if name:
-            found = self.find(name)
-            if found.command is None:
-                remedy = f"Did you mean /{found.nearest}?" if found.nearest else "/help lists the commands."
+            match = self.find(name)
+            if match.command is None:
+                remedy = f"Did you mean /{match.nearest}?" if match.nearest else "/help lists the commands."
                 raise BadInput(f"There is no command {name[:80]}.", remedy)
-            command = found.command
+            command = match.command
             also = f"\nalso: {', '.join(f'/{each}' for each in command.aliases)}" if command.aliases else ""
             details = f"\n{command.details}" if command.details else ""
             return f"{_format_usage(command)}\n{command.description}{details}{also}"

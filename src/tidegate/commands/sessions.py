@@ -4,7 +4,6 @@ Long logs are read in a thread or in small steps, so that the app never waits fo
 """
 
 import asyncio
-import re
 from functools import partial
 from typing import Final
 
@@ -15,30 +14,18 @@ from tidegate.commands.operations.export import EXPORT
 from tidegate.commands.operations.fork import FORK
 from tidegate.commands.operations.memory import MEMORY
 from tidegate.commands.operations.recall import RECALL
+from tidegate.commands.operations.sessions import SESSIONS
+from tidegate.commands.operations.trace import TRACE
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
 from tidegate.core.errors import BadInput
-from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.earlier_sessions import NOT_ALLOWED
-from tidegate.datafolder.session_names import read_session_title
-from tidegate.datafolder.time_format import format_time
-from tidegate.datafolder.trace.lines import TraceLine, decode_trace_line
 from tidegate.datafolder.workspaces import find_last_session
 from tidegate.session.costs import CostReport, CostTotal
 from tidegate.session.reports.recall_stats import count_recalls
-from tidegate.store.store import SessionInfo
 
 _EARLIER: Final = "@"
-_TRACE_LINES: Final = 30
-_MAX_SESSIONS: Final = 50
-_MAX_TITLE_CHARS: Final = 60
-_TRACE_TAIL_BYTES: Final = 256 * 1024
-_RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
-_SHOWN_FIELDS: Final = (
-    "role name kind id stage rule model tokens input_tokens output_tokens cache_read before after why text".split()
-)
-
 _PURPOSE_NAMES: Final = {
     "turn": "answers",
     "summary": "summaries",
@@ -72,34 +59,12 @@ async def run_recall(context: CommandContext, arguments: str) -> CommandAnswer:
 # --- sessions ---------------------------------------------------------------------------------------------------------
 
 
-async def run_sessions(context: CommandContext, arguments: str) -> CommandAnswer:
-    return CommandAnswer(await asyncio.to_thread(_list_sessions, context, arguments))
-
-
-def _list_sessions(context: CommandContext, words: str = "") -> str:
-    """List the sessions whose names contain `words`, the latest first, with their titles."""
-    data = context.require_data()
-    found = [each for each in data.store.sessions() if words.casefold() in each.name.casefold()]
-    if not found:
-        return "No session has such a name." if words else "No sessions are stored here yet."
-    lines = [
-        _format_session(each, read_session_title(data, each.name), is_current=each.name == context.session_name)
-        for each in found[:_MAX_SESSIONS]
-    ]
-    return "\n".join([*lines, *([f"and {len(found) - _MAX_SESSIONS} more"] if len(found) > _MAX_SESSIONS else [])])
-
-
-def _format_session(info: SessionInfo, title: str, *, is_current: bool) -> str:
-    mark = "  (this one)" if is_current else ""
-    short_title = clip_chars(title, _MAX_TITLE_CHARS, mode="head", notice="…").text
-    return (
-        f"{format_time(info.used):16}  {info.head:>7,} records  {clean_line(info.name)}{mark}  {short_title}".rstrip()
-    )
+SESSIONS_COMMAND: Final = make_command(SESSIONS, "the stored sessions, the latest first")
 
 
 async def run_resume(context: CommandContext, arguments: str) -> CommandAnswer:
     if not arguments:
-        return CommandAnswer(await asyncio.to_thread(_list_sessions, context), action=PickSession())
+        return (await SESSIONS_COMMAND.run(context, ""))._replace(action=PickSession())
     context.require_idle()
     names = [each.name for each in context.require_data().store.sessions()]
     if arguments == "last" and arguments not in names:
@@ -179,30 +144,6 @@ def _format_cost(total: CostTotal) -> str:
     return ", ".join(parts)
 
 
-async def run_trace(context: CommandContext, arguments: str) -> CommandAnswer:
-    """Show the end of the trace. The file has all of it."""
-    if arguments and not arguments.isdecimal():
-        return CommandAnswer("Type the number of lines: /trace 50.", True)
-    path = context.require_data().trace_path(context.session_name)
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TRACE_TAIL_BYTES))
-            data = file.read()
-    except OSError:
-        return CommandAnswer("There is no trace yet.", True)
-    found = [line for line in map(decode_trace_line, data.splitlines(keepends=True)) if line is not None]
-    return CommandAnswer(
-        "\n".join([*map(_format_trace_line, found[-min(int(arguments or _TRACE_LINES), 500) :]), f"all of it: {path}"])
-    )
-
-
-def _format_trace_line(line: TraceLine) -> str:
-    shown = {name: getattr(line, name) for name in _SHOWN_FIELDS if getattr(line, name) not in (None, "")}
-    when = format_time(line.time, "%H:%M:%S")
-    fields = clean_line(" ".join(f"{key}={value}" for key, value in shown.items()))
-    return f"{line.seq:>6} {when} {line.event} {fields}".rstrip()
-
-
 def _session_names(context: CommandContext | None) -> list[str]:
     return (
         [each.name for each in context.data.store.sessions()]
@@ -216,15 +157,15 @@ SESSION_COMMANDS: Final = (
     make_command(MEMORY, "the notes; search them and all sessions", usage="[search WORDS|show NOTE]")._replace(
         completions=lambda _: ("search ", "show ", "list")
     ),
-    Command("sessions", "the stored sessions, the latest first", run_sessions, "[WORDS]"),
+    SESSIONS_COMMAND,
     Command("resume", "switch to another session", run_resume, "[NAME|last]", ("open",), _session_names),
     make_command(
         FORK,
         "continue in a copy of this session, as it was at some record",
         then="Continuing in it.",
-        make_action=lambda name: ResumeSession(str(name)),
+        make_action=lambda _, name: ResumeSession(str(name)),
     ),
     Command("cost", "the cost, by model", run_cost, aliases=("usage",)),
-    Command("trace", "the latest events", run_trace, "[LINES]"),
+    make_command(TRACE, "the latest events"),
     make_command(EXPORT, "this session as one file, secrets masked, or a handoff to read", usage="[FILE] [--handoff]"),
 )

@@ -90,10 +90,10 @@ class FolderContents:
 
     def recall_index(self, name: str) -> RecallIndex:
         """Return the index for recall from the log of a session. The last ones that were used stay in memory."""
-        log, known = self.open_log(name), self._recall_indices.pop(name, None)
-        index = known or RecallIndex(log)
+        log, cached = self.open_log(name), self._recall_indices.pop(name, None)
+        index = cached or RecallIndex(log)
         index.log = log
-        if known is None:
+        if cached is None:
             index.save_to(self.recall_file(name), self.mask)
         self._recall_indices[name] = index
         for oldest in list(self._recall_indices)[:-_MAX_RECALL_INDICES]:

@@ -81,18 +81,18 @@ class EarlierSessions:
         return index
 
     def _search(self, words: str, names: list[str], max_chars: int, offset: int) -> str:
-        found: list[_SessionHit] = []
+        matches: list[_SessionHit] = []
         for name in names[:_MAX_SESSIONS]:
             try:
                 log = self._open(name)
                 hits = group_hits(self._open_index(name).find(log, words)[:_MAX_HITS])
-                found += [_SessionHit(name, next(log.read(hit.seq)).time, hit) for hit in hits]
+                matches += [_SessionHit(name, next(log.read(hit.seq)).time, hit) for hit in hits]
             except TidegateError:  # a damaged session hides no other
                 continue
-        found.sort(key=lambda each: (-each.hit.score, -each.used))
+        matches.sort(key=lambda each: (-each.hit.score, -each.used))
         terms = frozenset(terms_of(words))
         lines: list[str] = []
-        for place, each in enumerate(found[offset : offset + _MAX_HITS], offset):
+        for place, each in enumerate(matches[offset : offset + _MAX_HITS], offset):
             line = self._format(each, terms, place)
             max_chars -= len(line) + 1
             if max_chars < 0 and lines:

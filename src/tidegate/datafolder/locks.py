@@ -172,8 +172,8 @@ def _set_byte(file: int, key: str, kind: int) -> bool:
 
 def _is_locked(file: int, key: str) -> bool:
     if _HAS_OFD_LOCKS:
-        found = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _describe_byte(key, fcntl.F_WRLCK))
-        return bool(_FLOCK.unpack(found)[0] != fcntl.F_UNLCK)
+        answer = fcntl.fcntl(file, fcntl.F_OFD_GETLK, _describe_byte(key, fcntl.F_WRLCK))
+        return bool(_FLOCK.unpack(answer)[0] != fcntl.F_UNLCK)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -250,6 +250,6 @@ def _sync_existing_folder(folder: Path) -> None:
         sync_folder(folder)
 
 
-def _log_removal(contents: FolderContents, removed: RemovedSession) -> None:
+def _log_removal(contents: FolderContents, removal: RemovedSession) -> None:
     """Append a line to `removed.jsonl`, durably. After a crash it may be appended again."""
-    contents.state_folder.append(_REMOVALS_FILE, msgspec.json.encode(removed).decode() + "\n")
+    contents.state_folder.append(_REMOVALS_FILE, msgspec.json.encode(removal).decode() + "\n")

@@ -43,7 +43,7 @@ def read_repository_state(folder: Path, *, deadline: float = _DEADLINE) -> Repos
 
 def _run_git(folder: Path, disabled: Sequence[str], command: Sequence[str], deadline: float) -> str | None:
     settings = [part for setting in (*_SETTINGS, *disabled) for part in ("-c", setting)]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     safe = {
         "GIT_OPTIONAL_LOCKS": "0",
         "GIT_TERMINAL_PROMPT": "0",
@@ -52,10 +52,10 @@ def _run_git(folder: Path, disabled: Sequence[str], command: Sequence[str], dead
         "LC_ALL": "C",
     }
     try:
-        done = subprocess.run(
+        process = subprocess.run(
             ["git", *settings, *command],
             cwd=folder,
-            env={**kept, **safe},
+            env={**environment, **safe},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             timeout=deadline,
@@ -63,9 +63,9 @@ def _run_git(folder: Path, disabled: Sequence[str], command: Sequence[str], dead
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode not in (0, 1) or len(done.stdout) > _MAX_OUTPUT:
+    if process.returncode not in (0, 1) or len(process.stdout) > _MAX_OUTPUT:
         return None
-    return done.stdout.decode("utf-8", "replace")
+    return process.stdout.decode("utf-8", "replace")
 
 
 def _find_filters(folder: Path, deadline: float) -> list[str] | None:
@@ -100,10 +100,10 @@ def _parse_status(text: str, root: Path) -> RepositoryState:
 
 def _look_at(root: Path, name: str, state: str) -> FileState:
     try:
-        found = os.lstat(root / name)
+        status = os.lstat(root / name)
     except (OSError, ValueError):
         return FileState(name, state)
-    return FileState(name, state, found.st_size, found.st_mtime_ns)
+    return FileState(name, state, status.st_size, status.st_mtime_ns)
 
 
 def find_repository_state(events: Sequence[Event]) -> RepositoryState | None:
@@ -122,27 +122,27 @@ def describe_change(before: RepositoryState, now: RepositoryState) -> list[str]:
 
 
 def _describe(state: RepositoryState) -> str:
-    changed = [file.name for file in state.files if file.state != "??"]
+    tracked = [file.name for file in state.files if file.state != "??"]
     untracked = [file.name for file in state.files if file.state == "??"]
     place = f"branch {_clean(state.branch)}" if state.branch else "no branch"
     commit = f"commit {_clean(state.commit[:12])}" if state.commit else "no commit"
-    return f"{place}, {commit}, changed: {_list_names(changed)}, untracked: {_list_names(untracked)}"
+    return f"{place}, {commit}, changed: {_list_names(tracked)}, untracked: {_list_names(untracked)}"
 
 
 def _compare(before: RepositoryState, now: RepositoryState) -> str:
-    found: list[str] = []
+    differences: list[str] = []
     if before.branch != now.branch:
-        found.append("the branch")
+        differences.append("the branch")
     if before.commit != now.commit:
-        found.append("the commit")
+        differences.append("the commit")
     then, files = {file.name: file for file in before.files}, {file.name: file for file in now.files}
     edited = [name for name, file in files.items() if then.get(name) != file]
     clean = [name for name in then if name not in files]
     if edited:
-        found.append(f"files {_list_names(edited)}")
+        differences.append(f"files {_list_names(edited)}")
     if clean:
-        found.append(f"no longer changed {_list_names(clean)}")
-    return "; ".join(found) or "nothing"
+        differences.append(f"no longer changed {_list_names(clean)}")
+    return "; ".join(differences) or "nothing"
 
 
 def _list_names(names: Sequence[str]) -> str:

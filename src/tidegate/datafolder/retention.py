@@ -112,15 +112,15 @@ def remove_unused_sessions(
     contents: FolderContents, days: int, *, step: StepCallback = ignore_step
 ) -> list[RemovedSession]:
     """Remove the sessions of `list_unused_sessions`. One that is in use, or is used meanwhile, is kept."""
-    unused, removed = list_unused_sessions(contents, days), list[RemovedSession]()
+    unused, removals = list_unused_sessions(contents, days), list[RemovedSession]()
     with clean_up_once(contents.store) if unused else nullcontext():
         for info in unused:
             with suppress(TidegateError), contents.locks.exclusive(info.name):
                 mark = read_retention_mark(contents, retention_mark_file(info.name)) or RetentionMark(info.name, 0)
                 session = begin_removal(contents, mark, info, _UNUSED_REASON.format(days=days), step)
-                removed += [session] if session else []
-    finish_removals(contents, [session.session for session in removed], step)
-    return removed
+                removals += [session] if session else []
+    finish_removals(contents, [session.session for session in removals], step)
+    return removals
 
 
 def _remove_expired(

@@ -128,13 +128,13 @@ class PostgresIndex:
     def indexed_notes(self) -> dict[str, IndexedNote]:
         with self._connect("Search again.") as link:
             rows = link.execute(f"select name, hash, seen from tidegate_sources where {_MINE} and kind = 'note'")
-            return {name.decode(): IndexedNote(digest, seen) for name, digest, seen in rows.fetchall()}
+            return {name.decode(): IndexedNote(digest, stamp) for name, digest, stamp in rows.fetchall()}
 
-    def set_file_stamp(self, name: str, seen: str) -> None:
+    def set_file_stamp(self, name: str, stamp: str) -> None:
         with self._connect(_UNKNOWN_CHANGE) as link:
             link.execute(
                 f"update tidegate_sources set seen = %s where {_MINE} and kind = 'note' and name = %b",
-                (seen, name.encode()),
+                (stamp, name.encode()),
             )
 
     def indexed_heads(self) -> dict[str, int]:
@@ -147,11 +147,11 @@ class PostgresIndex:
             row = link.execute(_SOURCE, {"kind": "session", "name": name.encode()}).fetchone()
         return row[1] if row else 0
 
-    def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
+    def replace_note(self, name: str, note: IndexedNote, pieces: Iterable[TextPiece]) -> None:
         with self._connect(_UNKNOWN_CHANGE) as link, link.transaction():
-            source, _ = _lock_source(link, "note", name, known)
+            source, _ = _lock_source(link, "note", name, note)
             link.execute("delete from tidegate_passages where source = %s", (source,))
-            link.execute("update tidegate_sources set hash = %b, seen = %s where id = %s", (*known, source))
+            link.execute("update tidegate_sources set hash = %b, seen = %s where id = %s", (*note, source))
             _add_passages(link, source, pieces)
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
@@ -197,10 +197,10 @@ class PostgresIndex:
             if not every and len(rows) < most and len(queries) > 1 and not name:
                 others = {**values, "match": " | ".join(queries)}
                 rows += [row for row in _find_rows(link, others, is_common=True) if row not in rows]
-        found = [RankedPassage(_make_passage(*row[:4]), row[4]) for row in rows]
+        passages = [RankedPassage(_make_passage(*row[:4]), row[4]) for row in rows]
         if every:
-            found = [each for each in found if _has_phrases(each.passage.text, terms)]
-        return iter(rank_passages(found, dict(zip(words, weights, strict=True)), prefix=prefix)[:most])
+            passages = [each for each in passages if _has_phrases(each.passage.text, terms)]
+        return iter(rank_passages(passages, dict(zip(words, weights, strict=True)), prefix=prefix)[:most])
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         before = (1 << 63) - 1
@@ -224,8 +224,8 @@ class PostgresIndex:
             before = rows[-1][4]
 
 
-def _lock_source(link: "Link", kind: SourceKind, name: str, known: IndexedNote) -> tuple[int, int]:
-    values = {"kind": kind, "name": name.encode(), "hash": known.digest, "seen": known.file_stamp}
+def _lock_source(link: "Link", kind: SourceKind, name: str, note: IndexedNote) -> tuple[int, int]:
+    values = {"kind": kind, "name": name.encode(), "hash": note.digest, "seen": note.file_stamp}
     link.execute(_ADD_SOURCE, values)
     row = link.execute(f"{_SOURCE} for update", values).fetchone()
     assert row is not None
@@ -286,8 +286,8 @@ def _write_words(text: str) -> str:
     words = extract_words(text)
     wholes = list(dict.fromkeys(words.wholes))
     start = len(words.parts) + _GAP
-    placed = [*enumerate(words.parts, 1), *((start + _GAP * nth, whole) for nth, whole in enumerate(wholes))]
-    return " ".join(f"'{word}':{place}" if place <= _MAX_POSITION else f"'{word}'" for place, word in placed)
+    places = [*enumerate(words.parts, 1), *((start + _GAP * nth, whole) for nth, whole in enumerate(wholes))]
+    return " ".join(f"'{word}':{place}" if place <= _MAX_POSITION else f"'{word}'" for place, word in places)
 
 
 def _write_term(alternatives: Sequence[Sequence[tuple[Sequence[str], bool]]]) -> str:
@@ -309,20 +309,20 @@ def _write_words_of(units: Sequence[QueryUnit], *, prefix: bool) -> dict[str, st
 
 
 def _write_phrase(words: Sequence[str], is_prefix: bool) -> str:
-    quoted = [f"'{word}'" for word in words]
-    return "(" + " <-> ".join([*quoted[:-1], quoted[-1] + (":*" if is_prefix else "")]) + ")"
+    quotes = [f"'{word}'" for word in words]
+    return "(" + " <-> ".join([*quotes[:-1], quotes[-1] + (":*" if is_prefix else "")]) + ")"
 
 
 def _choose_rare(words: Sequence[str], counts: Sequence[int]) -> list[str]:
     """The rarest words of a query, as many as may be read, and at least one. The others only count for the rank."""
-    chosen: list[str] = []
+    choice: list[str] = []
     left = _COMMON
     for count, word in sorted(zip(counts, words, strict=True)):
-        if chosen and count > left:
+        if choice and count > left:
             break
-        chosen.append(word)
+        choice.append(word)
         left -= count
-    return chosen
+    return choice
 
 
 def _has_phrases(text: str, terms: Sequence[Sequence[Sequence[tuple[Sequence[str], bool]]]]) -> bool:

@@ -38,11 +38,11 @@ def sync_file(file: int, full_sync: int | None = _FULL_SYNC) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Sync a folder, so that the names in it survive a power cut."""
-    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        sync_file(opened)
+        sync_file(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def make_folder(folder: Path) -> None:
@@ -71,11 +71,11 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
         make_folder(path.parent)
         temporary = path.with_name(f".{path.name[:80]}.{os.urandom(8).hex()}{TEMPORARY_SUFFIX}")
         file, name = os.open(temporary, _NEW_FILE, 0o600), str(temporary)
-        with os.fdopen(file, "wb") as opened:
-            opened.write(data)
-            opened.flush()
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+            stream.flush()
             if durable:
-                sync_file(opened.fileno())
+                sync_file(stream.fileno())
         os.replace(name, path)
         if durable:
             sync_folder(path.parent)
@@ -87,8 +87,8 @@ def write_atomically(path: Path, data: bytes, *, durable: bool = True) -> None:
 
 def write_private(path: Path, data: bytes) -> None:
     """Write a file that the user named, 0600 if it is new. It may be a pipe or a device."""
-    opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(opened, "wb") as file:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
         file.write(data)
 
 
@@ -100,14 +100,14 @@ def hold_lock(lock: Path, *, shared: bool = False, patience: float = 10.0) -> It
     """
     make_folder(lock.parent)
     try:
-        opened = os.open(lock, _LOCK, 0o600)
+        descriptor = os.open(lock, _LOCK, 0o600)
     except OSError as failure:
         raise NotKept(
             f"The lock {lock.name} cannot be opened: {failure.strerror}.", f"Check the permissions of {lock.parent}."
         ) from failure
     try:
         until = time.monotonic() + patience
-        while not _try_lock(opened, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
+        while not _try_lock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX):
             if time.monotonic() > until:
                 raise NotKept(
                     f"Another process has held the lock {lock.name} for {patience:.0f} s.", "End it and try again."
@@ -115,12 +115,12 @@ def hold_lock(lock: Path, *, shared: bool = False, patience: float = 10.0) -> It
             time.sleep(0.005)
         yield
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
-def _try_lock(opened: int, how: int) -> bool:
+def _try_lock(descriptor: int, how: int) -> bool:
     try:
-        fcntl.flock(opened, how | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

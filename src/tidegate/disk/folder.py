@@ -230,8 +230,8 @@ class Folder:
                     f"{name} has {status.st_size:,} bytes, more than {self.max_file:,}.",
                     "Divide it, or raise max_file.",
                 )
-            with open(file, "rb", closefd=False) as opened:
-                return opened.read()
+            with open(file, "rb", closefd=False) as stream:
+                return stream.read()
         finally:
             os.close(file)
 
@@ -240,7 +240,7 @@ class Folder:
         with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
-                seen = _stamp(path)
+                stamp = _stamp(path)
                 data = self._read(path, name)
                 # Bytes that are not UTF-8 come from an editor and are written back unchanged.
                 new = change(None if data is None else data.decode("utf-8", "surrogateescape").replace("\r\n", "\n"))
@@ -248,7 +248,7 @@ class Folder:
                     return False
                 encoded = new.encode("utf-8", "surrogateescape")
                 self._check_size(name, len(encoded))
-                if self._replace(path, encoded, seen):
+                if self._replace(path, encoded, stamp):
                     return True
         raise _make_in_use_error(name)
 
@@ -259,10 +259,10 @@ class Folder:
         with hold_lock(self.root / _LOCK):
             path = safe_join(self.root, name, self.ending)
             for _ in range(_TRIES):
-                seen = _stamp(path)
+                stamp = _stamp(path)
                 if self._read(path, name) == data:
                     return False
-                if self._replace(path, data, seen):
+                if self._replace(path, data, stamp):
                     return True
         raise _make_in_use_error(name)
 
@@ -299,8 +299,8 @@ class Folder:
             rest = b"\n" + rest
         self._check_size(name, size + len(rest))
         try:
-            with open(file, "ab", closefd=False) as opened:
-                opened.write(rest)
+            with open(file, "ab", closefd=False) as stream:
+                stream.write(rest)
             sync_file(file)
             if not size:
                 sync_folder(path.parent)
@@ -324,7 +324,7 @@ class Folder:
                 raise make_write_error(f"The removal of {name}", failure) from failure
             return True
 
-    def _replace(self, path: Path, data: bytes, seen: "_Stamp") -> bool:
+    def _replace(self, path: Path, data: bytes, stamp: "_Stamp") -> bool:
         """False if the file changed since `seen`. If it fails, the old file stays and no temporary file is left."""
         temporary = self.root / TEMPORARY_SUFFIX
         try:
@@ -334,7 +334,7 @@ class Folder:
                 file.write(data)
                 file.flush()
                 sync_file(file.fileno())
-            if _stamp(path) != seen:
+            if _stamp(path) != stamp:
                 temporary.unlink()
                 return False
             os.replace(temporary, path)

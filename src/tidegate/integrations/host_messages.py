@@ -116,29 +116,29 @@ class HostReader(Generic[HostObject]):
         return self._items
 
     def _update_copies(self, hosts: Sequence[HostObject], copies: Copies[HostObject]) -> int:
-        known, before, originals = self._known.items, self._originals, list(copies.originals)
+        old_items, before, originals = self._known.items, self._originals, list(copies.originals)
         self._originals = originals
         count = len(before)
-        is_grown = len(originals) - count == len(hosts) - len(known) >= 0
+        is_grown = len(originals) - count == len(hosts) - len(old_items) >= 0
         if is_grown and count:
             # If a framework loads a conversation again, all are other objects. To compare these would take long.
             before += originals[count:]
             is_grown = before[count - 1] is originals[count - 1] and is_equal(before, originals)
         earlier_messages = self._shown if is_grown else ()
         values = [copies.get_value(hosts[number]) for number in earlier_messages]
-        if not is_grown or not is_equal([known[number] for number in earlier_messages], values):
+        if not is_grown or not is_equal([old_items[number] for number in earlier_messages], values):
             return self._known.update(list(map(copies.get_value, hosts)))
-        count = len(known)
-        known += map(copies.get_value, hosts[count:])
+        count = len(old_items)
+        old_items += map(copies.get_value, hosts[count:])
         return count
 
     def note_shown(self, request: FollowedRequest[HostPiece]) -> None:
         """Remember which objects of the list the view shows."""
-        changed = request.changed
-        if changed is None:
+        entries = request.changed
+        if entries is None:
             self._shown = range(len(self._ends))
         else:
-            self._shown = [shown.item.host.number for shown in changed if shown.item is not None]
+            self._shown = [entry.item.host.number for entry in entries if entry.item is not None]
 
     def _forget_after(self, number: int) -> None:
         if number < len(self._ends):
@@ -202,14 +202,14 @@ class ViewWriter(Generic[HostObject]):
                 objects.append(self._form.rewrite(hosts[output.number], output.edits))
         return objects
 
-    def _plan(self, shown: list[Shown[HostPiece]]) -> list[_Output]:
+    def _plan(self, view: list[Shown[HostPiece]]) -> list[_Output]:
         size = len(self._known)
-        if shown[:size] != self._known:
+        if view[:size] != self._known:
             self._outputs, size = [], 0
-        groups = _group_by_object(shown[size:])
+        groups = _group_by_object(view[size:])
         for group in groups[:-1]:
             _add_output(self._outputs, _make_output(self._form, group))
-        self._known = shown[: len(shown) - len(groups[-1])] if groups else shown
+        self._known = view[: len(view) - len(groups[-1])] if groups else view
         outputs = self._outputs[:]
         for group in groups[-1:]:  # it may be joined with what follows
             _add_output(outputs, _make_output(self._form, group))
@@ -230,19 +230,19 @@ def _group_by_object(listed: Sequence[Shown[HostPiece]]) -> list[_Group]:
     """The pieces by their objects."""
     groups: list[_Group] = []
     last = -1
-    for shown in listed:
-        number = shown.item.host.number if shown.item else -1
+    for entry in listed:
+        number = entry.item.host.number if entry.item else -1
         if number >= 0 and number == last:
-            groups[-1].append(shown)
+            groups[-1].append(entry)
         else:
-            groups.append([shown])
+            groups.append([entry])
         last = number
     return groups
 
 
 def _make_output(form: MessageFormat[HostObject], group: _Group) -> _Output:
     first, item = group[0], group[0].item
-    parts = [part for shown in group for part in shown.message.parts]
+    parts = [part for entry in group for part in entry.message.parts]
     is_movable = all(isinstance(part, Text) or (item is None and isinstance(part, Result)) for part in parts)
     movable = tuple(parts) if is_movable else ()
     role = first.message.role
@@ -250,16 +250,16 @@ def _make_output(form: MessageFormat[HostObject], group: _Group) -> _Output:
         side = "user" if role == "system" or (role == "tool" and form.results_are_user) else role
         return _Output(side, -1, -1, [], movable, first.message)
     number = item.host.number
-    edits = [edit for shown in group for edit in list_part_edits(shown)]
+    edits = [edit for entry in group for edit in list_part_edits(entry)]
     is_kept = len(group) == item.host.pieces and all(map(_is_kept, group))
-    roles = {shown.message.role for shown in group}
+    roles = {entry.message.role for entry in group}
     if form.results_are_user and roles <= {"tool", "user"}:
         roles, role = {"user"}, "user"
     return _Output(role if len(roles) == 1 else "mixed", number, number, edits, movable, is_kept=is_kept)
 
 
-def _is_kept(shown: Shown[HostPiece]) -> bool:
-    return shown.state == "kept" and shown.item is not None and (shown.signed or not shown.item.host.has_signed_data)
+def _is_kept(entry: Shown[HostPiece]) -> bool:
+    return entry.state == "kept" and entry.item is not None and (entry.signed or not entry.item.host.has_signed_data)
 
 
 def _add_output(outputs: list[_Output], output: _Output) -> None:
@@ -286,11 +286,11 @@ def _join(first: _Output, second: _Output) -> list[_Output]:
         return [first, second]
     movable = (*first.movable, *second.movable) if first.movable and second.movable else ()
     if first.movable and second.message is None:
-        added = [PartEdit(-1, _without_signature(part)) for part in first.movable]
-        return [second._replace(edits=[*added, *second.edits], movable=movable, is_kept=False)]
+        further_edits = [PartEdit(-1, _without_signature(part)) for part in first.movable]
+        return [second._replace(edits=[*further_edits, *second.edits], movable=movable, is_kept=False)]
     if second.movable and first.message is None:
-        added = [PartEdit(-1, _without_signature(part)) for part in second.movable]
-        return [first._replace(edits=[*first.edits, *added], movable=movable, is_kept=False)]
+        further_edits = [PartEdit(-1, _without_signature(part)) for part in second.movable]
+        return [first._replace(edits=[*first.edits, *further_edits], movable=movable, is_kept=False)]
     if movable and first.message:
         texts = _join_texts(movable)
         return [first._replace(message=Message(first.message.role, texts), movable=texts)]
@@ -303,17 +303,17 @@ def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
     return (*(part for part in parts if isinstance(part, Result)), *([Text("\n\n".join(texts))] if texts else []))
 
 
-def list_part_edits(shown: Shown[HostPiece]) -> list[PartEdit]:
+def list_part_edits(entry: Shown[HostPiece]) -> list[PartEdit]:
     """The parts of a shown piece, in terms of the places of its object."""
-    assert shown.item is not None
-    old, places = shown.item.message.parts, shown.item.host.places
-    new = old if shown.state == "kept" else shown.message.parts
-    if not shown.signed:
+    assert entry.item is not None
+    old, places = entry.item.message.parts, entry.item.host.places
+    new = old if entry.state == "kept" else entry.message.parts
+    if not entry.signed:
         new = tuple(part for part in map(_without_signature, new) if part is not None)
     if new == old:
         return [PartEdit(place) for place in places]
     if isinstance(old[0], Result) and len(places) == 1:
-        result = result_of(shown.message)
+        result = result_of(entry.message)
         return [PartEdit(places[0], None if result == old[0] else result)]
     return _match_parts(old, new, places)
 

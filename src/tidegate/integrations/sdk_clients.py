@@ -214,13 +214,13 @@ class _Exchange:
             self._followed = self._followed.answer_elsewhere()
         if self._thinking_refusals > 1:
             body = get_dialect(self._client.dialect).thinking.leave_out(body)
-        given = request.headers.get(BETA_HEADER, "")
-        body, betas = allow_dropping(self._client, self._following, request.url.host, body, given)
+        old_betas = request.headers.get(BETA_HEADER, "")
+        body, betas = allow_dropping(self._client, self._following, request.url.host, body, old_betas)
         self._sent = body
-        changed = _change_body(request, body, is_stream=bool(self._client.body.get("stream")))
-        if betas != given:
-            changed.headers[BETA_HEADER] = betas
-        return changed
+        new_request = _change_body(request, body, is_stream=bool(self._client.body.get("stream")))
+        if betas != old_betas:
+            new_request.headers[BETA_HEADER] = betas
+        return new_request
 
     def start_stream(self, response: Any) -> bool:
         """Whether the answer is a stream. It is copied from here on."""
@@ -264,9 +264,9 @@ class _Exchange:
             if self._thinking_refusals == 2 and self._demands_thinking:
                 return True
         output = get_dialect(self._client.dialect).output.read(self._client.body)
-        changed = self._refusals.answer(self._following, self._followed, error, self._window_key, output)
-        self._followed = changed or self._followed
-        return changed is not None
+        retry = self._refusals.answer(self._following, self._followed, error, self._window_key, output)
+        self._followed = retry or self._followed
+        return retry is not None
 
     def _record_if_whole(self) -> None:
         if self._is_recorded or not self._copy.is_whole:
@@ -321,9 +321,11 @@ class _CopiedStream:
     The HTTP library accepts only subclasses of its own class, so the transport makes one.
     """
 
-    def __init__(self, exchange: _Exchange, held: Sequence[bytes], pieces: Iterator[bytes], stream: Any) -> None:
+    def __init__(
+        self, exchange: _Exchange, first_pieces: Sequence[bytes], pieces: Iterator[bytes], stream: Any
+    ) -> None:
         self._exchange = exchange
-        self._held = held
+        self._held = first_pieces
         self._pieces = pieces
         self._stream = stream
 
@@ -341,9 +343,11 @@ class _CopiedStream:
 class _CopiedAsyncStream:
     """The same for async clients."""
 
-    def __init__(self, exchange: _Exchange, held: Sequence[bytes], pieces: AsyncIterator[bytes], stream: Any) -> None:
+    def __init__(
+        self, exchange: _Exchange, first_pieces: Sequence[bytes], pieces: AsyncIterator[bytes], stream: Any
+    ) -> None:
         self._exchange = exchange
-        self._held = held
+        self._held = first_pieces
         self._pieces = pieces
         self._stream = stream
 
@@ -373,10 +377,10 @@ class _SyncTransport:
             return self._http_client.send(request, stream=True)
         while True:
             try:
-                changed = exchange.build_request(request)
-                if self._calls.sign is not None and _is_signed(changed):
-                    self._calls.sign(changed)
-                response = self._http_client.send(changed, stream=True)
+                new_request = exchange.build_request(request)
+                if self._calls.sign is not None and _is_signed(new_request):
+                    self._calls.sign(new_request)
+                response = self._http_client.send(new_request, stream=True)
             except BaseException:
                 exchange.fail()
                 raise
@@ -386,15 +390,15 @@ class _SyncTransport:
                 if final is None:
                     continue
                 return final
-            pieces, held = iter(response.stream), list[bytes]()
+            pieces, first_pieces = iter(response.stream), list[bytes]()
             for piece in pieces:
-                held.append(piece)
+                first_pieces.append(piece)
                 if exchange.feed(piece):
                     break
             if exchange.must_repeat():
                 response.close()
                 continue
-            response.stream = self._stream_type(exchange, held, pieces, response.stream)
+            response.stream = self._stream_type(exchange, first_pieces, pieces, response.stream)
             return response
 
     def __enter__(self) -> "_SyncTransport":
@@ -422,10 +426,10 @@ class _AsyncTransport:
             return await self._http_client.send(request, stream=True)
         while True:
             try:
-                changed = exchange.build_request(request)
-                if self._calls.sign is not None and _is_signed(changed):
-                    await self._calls.sign(changed)
-                response = await self._http_client.send(changed, stream=True)
+                new_request = exchange.build_request(request)
+                if self._calls.sign is not None and _is_signed(new_request):
+                    await self._calls.sign(new_request)
+                response = await self._http_client.send(new_request, stream=True)
             except BaseException:
                 exchange.fail()
                 raise
@@ -435,15 +439,15 @@ class _AsyncTransport:
                 if final is None:
                     continue
                 return final
-            pieces, held = aiter(response.stream), list[bytes]()
+            pieces, first_pieces = aiter(response.stream), list[bytes]()
             async for piece in pieces:
-                held.append(piece)
+                first_pieces.append(piece)
                 if exchange.feed(piece):
                     break
             if exchange.must_repeat():
                 await response.aclose()
                 continue
-            response.stream = self._stream_type(exchange, held, pieces, response.stream)
+            response.stream = self._stream_type(exchange, first_pieces, pieces, response.stream)
             return response
 
     async def __aenter__(self) -> "_AsyncTransport":

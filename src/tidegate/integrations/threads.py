@@ -127,16 +127,16 @@ class ThreadSessions:
 
         Without a `thread` the session is found by its messages. `is_shared`: so it is if others have the same ids.
         """
-        given = "" if thread is None else str(thread)
+        thread_id = "" if thread is None else str(thread)
         above = "/".join(filter(None, (self._app, application and encode_part(application))))
         if self._session:
             name = f"{self._session}.{encode_part(agent)}" if agent else self._session
             return SessionName(name, is_shared and bool(agent), name, name)
-        if not given:
+        if not thread_id:
             beginning = name_session(framework, application=above, agent=agent)
             return SessionName("", True, beginning, beginning if agent else "")
-        name = name_session(given, user=user, application=above, agent=agent)
-        return SessionName(name, is_shared, name, name if agent else given, old_name)
+        name = name_session(thread_id, user=user, application=above, agent=agent)
+        return SessionName(name, is_shared, name, name if agent else thread_id, old_name)
 
     def name_thread(self, thread: str) -> SessionName:
         """The name for a thread id of this application, also if `session` names another one."""
@@ -148,20 +148,20 @@ class ThreadSessions:
     ) -> tuple[str, FollowingSession[Any]]:
         """The session for a list of messages, and what its name is."""
         with self._lock:
-            chosen = self._find_by_messages(name, items) if name.is_shared else self._find_stored(name, items)
+            choice = self._find_by_messages(name, items) if name.is_shared else self._find_stored(name, items)
             try:
-                following = self.follow(chosen, model, wire)
+                following = self.follow(choice, model, wire)
             except TidegateError:
-                self._found.forget(chosen)
+                self._found.forget(choice)
                 raise
-            used = self._names.setdefault(name.thread, [])
+            names = self._names.setdefault(name.thread, [])
             self._names.move_to_end(name.thread)
-            if chosen not in used:
-                used.append(chosen)
-                del used[:-MAX_OPEN]
+            if choice not in names:
+                names.append(choice)
+                del names[:-MAX_OPEN]
             while len(self._names) > MAX_OPEN:
                 self._names.popitem(last=False)
-            return chosen, following
+            return choice, following
 
     def _find_stored(self, name: SessionName, items: Sequence[HostItem[Any]]) -> str:
         """The name itself, or the one that version 0.1.0 gave the same conversation."""
@@ -176,14 +176,16 @@ class ThreadSessions:
 
     def _find_by_messages(self, name: SessionName, items: Sequence[HostItem[Any]]) -> str:
         """The session that the list continues: one that was found so before, or that of the name. Else a new one."""
-        chosen, count = self._found.find(name.name, items)
+        choice, count = self._found.find(name.name, items)
         if count <= 1 and name.name:  # with only the first message in common, the name's own session may have more
-            stored = self._find_stored(name, items)
-            if stored not in self._found and (not self._exists(stored) or self._is_continued(stored, items)):
-                chosen = stored
-        chosen = chosen or f"{name.beginning}{'.' if name.name else '-'}{make_random_id()}"
-        self._found.add(name.name, chosen, items)
-        return chosen
+            stored_name = self._find_stored(name, items)
+            if stored_name not in self._found and (
+                not self._exists(stored_name) or self._is_continued(stored_name, items)
+            ):
+                choice = stored_name
+        choice = choice or f"{name.beginning}{'.' if name.name else '-'}{make_random_id()}"
+        self._found.add(name.name, choice, items)
+        return choice
 
     def expect_retry(self, session: str) -> None:
         """Note that a call got no whole answer. The next list like its own is the same call again, not another one."""
@@ -191,8 +193,8 @@ class ThreadSessions:
             self._found.expect_retry(session)
 
     def _get_tree(self, name: str) -> HostTree | None:
-        known = self._open.get(name)
-        return known.tree if known else None
+        following = self._open.get(name)
+        return following.tree if following else None
 
     def _exists(self, name: str) -> bool:
         return name in self._open or self.data.store.head(name) > 0
@@ -237,17 +239,17 @@ class ThreadSessions:
         """
         with self._lock:
             thread = thread or self._session
-            used = self._names.get(thread, [])
-            if thread and (thread in used or thread == self._session):
+            names = self._names.get(thread, [])
+            if thread and (thread in names or thread == self._session):
                 return thread
-            if len(used) > 1:
+            if len(names) > 1:
                 whose = f"The thread {thread!r}" if thread else "This adapter"
                 raise BadInput(
-                    f"{whose} has {len(used)} sessions, such as {used[0]!r} and {used[-1]!r}.",
+                    f"{whose} has {len(names)} sessions, such as {names[0]!r} and {names[-1]!r}.",
                     "Give the name of one of them.",
                 )
-            if used:
-                return used[0]
+            if names:
+                return names[0]
             if not thread:
                 raise BadInput("There is no session yet.", "Run the agent first, or give the name of a session.")
             name = name_session(thread, application=self._app)

@@ -103,13 +103,13 @@ class PassageIndex(Protocol):
 
     def indexed_notes(self) -> dict[str, IndexedNote]: ...
 
-    def set_file_stamp(self, name: str, seen: str) -> None: ...
+    def set_file_stamp(self, name: str, stamp: str) -> None: ...
 
     def indexed_heads(self) -> dict[str, int]: ...
 
     def indexed_head(self, name: str) -> int: ...
 
-    def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None: ...
+    def replace_note(self, name: str, note: IndexedNote, pieces: Iterable[TextPiece]) -> None: ...
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int: ...
 
@@ -175,12 +175,12 @@ class SearchIndex:
 
     def indexed_notes(self) -> dict[str, IndexedNote]:
         rows = self._db.execute("SELECT name, hash, seen FROM sources WHERE kind = 'note'")
-        return {name: IndexedNote(digest, seen) for name, digest, seen in rows}
+        return {name: IndexedNote(digest, stamp) for name, digest, stamp in rows}
 
-    def set_file_stamp(self, name: str, seen: str) -> None:
+    def set_file_stamp(self, name: str, stamp: str) -> None:
         """Record the stamp of a note's file whose text did not change."""
         with self._writing():
-            self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (seen, name))
+            self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (stamp, name))
 
     def indexed_heads(self) -> dict[str, int]:
         """Return for each indexed session the last seq of its log that is indexed."""
@@ -191,11 +191,11 @@ class SearchIndex:
         row = self._db.execute("SELECT head FROM sources WHERE kind = 'session' AND name = ?", (name,)).fetchone()
         return row[0] if row else 0
 
-    def replace_note(self, name: str, known: IndexedNote, pieces: Iterable[TextPiece]) -> None:
+    def replace_note(self, name: str, note: IndexedNote, pieces: Iterable[TextPiece]) -> None:
         """Replace the passages of a note."""
         with self._writing():
             self._remove("note", name)
-            self._insert(self._source("note", name, known), pieces)
+            self._insert(self._source("note", name, note), pieces)
         self._shrink()
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
@@ -231,9 +231,9 @@ class SearchIndex:
             # The statement yields one row per page: `execute` alone would stop after the first.
             self._db.executescript(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})")
 
-    def _source(self, kind: SourceKind, name: str, known: IndexedNote = _NO_NOTE) -> int:
+    def _source(self, kind: SourceKind, name: str, note: IndexedNote = _NO_NOTE) -> int:
         self._db.execute(
-            "INSERT OR IGNORE INTO sources (kind, name, hash, seen, head) VALUES (?, ?, ?, ?, 0)", (kind, name, *known)
+            "INSERT OR IGNORE INTO sources (kind, name, hash, seen, head) VALUES (?, ?, ?, ?, 0)", (kind, name, *note)
         )
         row = self._db.execute("SELECT id FROM sources WHERE kind = ? AND name = ?", (kind, name)).fetchone()
         return int(row[0])
@@ -257,8 +257,8 @@ class SearchIndex:
         if number is not None:
             self._db.execute("UPDATE blocks SET spans = ?, data = ? WHERE id = ?", (*values, number))
             return number
-        made = self._db.execute("INSERT INTO blocks (source, spans, data) VALUES (?, ?, ?)", (source, *values))
-        return made.lastrowid or 0
+        cursor = self._db.execute("INSERT INTO blocks (source, spans, data) VALUES (?, ?, ?)", (source, *values))
+        return cursor.lastrowid or 0
 
     def _last_block(self, source: int) -> _OpenBlock:
         row = self._db.execute(
@@ -291,19 +291,22 @@ class SearchIndex:
         rows = self._db.execute(_SELECT_MATCHES, (match, kind, kind, name, name, most)).fetchall()
         return self._load_passages(PassageMatch(ident, -score) for ident, score in rows)
 
-    def _load_passages(self, found: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
+    def _load_passages(self, matches: Iterable[PassageMatch]) -> Iterator[RankedPassage]:
         """Load the matched passages that still exist. Matches cluster in few blocks; each is unpacked once."""
         blocks: dict[int, _UnpackedBlock | None] = {}
-        for ident, score in found:
+        for ident, score in matches:
             block, nth = divmod(ident, _BLOCK_PASSAGES)
             if block not in blocks:
                 if len(blocks) >= _MAX_UNPACKED_BLOCKS:
                     blocks.clear()
                 row = self._db.execute(f"{_SELECT_BLOCKS} WHERE blocks.id = ?", (block,)).fetchone()
                 blocks[block] = row and _UnpackedBlock(row[0], row[1], unpack_spans(row[2]), unpack_text(row[3]))
-            held = blocks[block]
-            if held is not None and nth < len(held.spans):
-                yield RankedPassage(make_passage(held.kind, held.name, held.text, held.spans[nth]), score)
+            passage_block = blocks[block]
+            if passage_block is not None and nth < len(passage_block.spans):
+                yield RankedPassage(
+                    make_passage(passage_block.kind, passage_block.name, passage_block.text, passage_block.spans[nth]),
+                    score,
+                )
 
     def scan_passages(self, needles: Sequence[str], chars: int, kind: str = "", name: str = "") -> Iterator[Passage]:
         """Yield passages that contain all needles, newest first, reading about `chars` characters at most."""

@@ -159,13 +159,13 @@ class MessageIndex:
         mark, postings, find = len(self._owners) << 8, self._postings, self._postings.get
         for term, count in counts.items():
             posting = mark | count if count <= _MAX_COUNT else mark | _MAX_COUNT
-            known = find(term)
-            if known is None:
+            entry = find(term)
+            if entry is None:
                 postings[term] = posting
-            elif isinstance(known, int):
-                postings[term] = array("I", (known, posting))
+            elif isinstance(entry, int):
+                postings[term] = array("I", (entry, posting))
             else:
-                known.append(posting)
+                entry.append(posting)
         length = counts.total()
         self._owners.append(number)
         self._lengths.append(length)
@@ -189,12 +189,12 @@ class MessageIndex:
         return PackedIndex(*(isal_zlib.compress(part, _COMPRESSION) for part in parts))
 
     @classmethod
-    def unpack(cls, packed: PackedIndex) -> "MessageIndex":
+    def unpack(cls, parts: PackedIndex) -> "MessageIndex":
         """Return the index that was packed. ValueError if it is damaged."""
         index = cls()
         try:
             terms, sizes, planes, seqs, linked, owners, lengths, offsets = map(
-                isal_zlib.decompress, msgspec.structs.astuple(packed)
+                isal_zlib.decompress, msgspec.structs.astuple(parts)
             )
             words = terms.decode().split("\n") if terms else []
         except isal_zlib.IsalError as damage:  # type: ignore[misc] # an exception, say its stubs not
@@ -206,8 +206,8 @@ class MessageIndex:
         postings.frombytes(raw)
         index._seqs.frombytes(seqs)
         index._linked.extend(linked)
-        for held, part in ((index._owners, owners), (index._lengths, lengths), (index._offsets, offsets)):
-            held.frombytes(part)
+        for column, part in ((index._owners, owners), (index._lengths, lengths), (index._offsets, offsets)):
+            column.frombytes(part)
         start = 0
         for word, size in zip(words, counts, strict=True):
             index._postings[word] = postings[start] if size == 1 else postings[start : start + size]
@@ -242,35 +242,35 @@ class MessageIndex:
         return [self._seqs[number] for number in sorted(both, reverse=True)]
 
     def _read_postings(self, term: str) -> Sequence[int]:
-        found = self._postings.get(term, ())
-        return (found,) if isinstance(found, int) else found
+        entry = self._postings.get(term, ())
+        return (entry,) if isinstance(entry, int) else entry
 
     def _find_terms(self, query: str) -> list[str]:
         """Return the terms of a query; for those that occur nowhere, the most similar that do."""
         terms = list(dict.fromkeys(terms_of(query)))[:_MAX_QUERY_TERMS]
         pairs = [term for term in terms if len(term) > 1 or term.isascii()]  # not the last character of a run
         terms = pairs or terms
-        known = [term for term in terms if term in self._postings]
+        matches = [term for term in terms if term in self._postings]
         missing = [term for term in terms if not pairs or (term not in self._postings and len(term) >= _MIN_PART_CHARS)]
         if not missing:
-            return known
+            return matches
         similar = chain.from_iterable(map(self._find_similar, missing))
-        known = list(dict.fromkeys([*known, *similar]))
-        return known or list(chain.from_iterable(map(self._find_misspelled, missing)))
+        matches = list(dict.fromkeys([*matches, *similar]))
+        return matches or list(chain.from_iterable(map(self._find_misspelled, missing)))
 
     def _find_similar(self, term: str) -> list[str]:
         """Return the shortest terms of the index that contain a term, or that it begins with."""
-        added = islice(self._postings, self._vocabulary_size, None)
-        self._vocabulary += "".join(f"{word}\n" for word in added)
+        new_words = islice(self._postings, self._vocabulary_size, None)
+        self._vocabulary += "".join(f"{word}\n" for word in new_words)
         self._vocabulary_size = len(self._postings)
         lengths = range(_MIN_PART_CHARS, len(term))
-        found = [term[:length] for length in lengths if term[:length] in self._postings]
+        matches = [term[:length] for length in lengths if term[:length] in self._postings]
         vocabulary, at = self._vocabulary, self._vocabulary.find(term)
         while at >= 0:
             start, end = vocabulary.rfind("\n", 0, at) + 1, vocabulary.find("\n", at)
-            found.append(vocabulary[start:end])
+            matches.append(vocabulary[start:end])
             at = vocabulary.find(term, end)
-        return nsmallest(_MAX_SIMILAR_TERMS, found, key=len)
+        return nsmallest(_MAX_SIMILAR_TERMS, matches, key=len)
 
     def _find_misspelled(self, term: str) -> list[str]:
         letters, most = set(term), max(1, len(term) // 4)
@@ -285,14 +285,14 @@ class MessageIndex:
         owners, starts = self._owners, self._offsets
         scores: dict[int, float] = {}
         offsets: dict[int, int] = {}
-        counted = Counter[int]()
+        counts = Counter[int]()
         for passage, score in _choose_best(self._score_passages(terms, allowed)):
             number = owners[passage]
             if number not in scores:
                 scores[number] = score
                 offsets[number] = starts[passage]
-            elif counted[number] < MAX_PASSAGES:
-                counted[number] += 1
+            elif counts[number] < MAX_PASSAGES:
+                counts[number] += 1
                 scores[number] += PASSAGE_SHARE * score
         return scores, offsets
 

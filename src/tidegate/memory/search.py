@@ -133,10 +133,10 @@ class Search:
 
         def act() -> None:
             name = repair_unicode(session)
-            known = self._use_index(lambda index: index.indexed_head(name))
-            rows = iter(read_lines(known))
+            head = self._use_index(lambda index: index.indexed_head(name))
+            rows = iter(read_lines(head))
             while batch := list(islice(rows, _BATCH)):
-                if known and any(line.reindex for line in batch):
+                if head and any(line.reindex for line in batch):
                     return  # the next search erases what is no longer true
                 self._add(batch)
 
@@ -163,40 +163,40 @@ class Search:
 
     def _refresh_notes(self) -> IndexUpdate:
         assert self._notes is not None
-        known = self._use_index(lambda index: index.indexed_notes())
-        changed: list[str] = []
-        skipped: list[str] = []
-        missing_names = set(known)
+        indexed_notes = self._use_index(lambda index: index.indexed_notes())
+        changes: list[str] = []
+        problems: list[str] = []
+        missing_names = set(indexed_notes)
         for name, stamp in self._notes.folder.list_stamps(self._clock()).items():
             try:
-                if self._index_note(name, stamp, known.get(name)):
-                    changed.append(name)
+                if self._index_note(name, stamp, indexed_notes.get(name)):
+                    changes.append(name)
             except BadInput as bad:
-                skipped.append(f"{name}: {bad}")
+                problems.append(f"{name}: {bad}")
             else:
                 missing_names.discard(name)
         for name in sorted(missing_names):
             self._remove_source("note", name)
-        return IndexUpdate(tuple(changed), tuple(sorted(missing_names)), tuple(skipped))
+        return IndexUpdate(tuple(changes), tuple(sorted(missing_names)), tuple(problems))
 
     def _remove_source(self, kind: SourceKind, name: str) -> None:
         self._use_index(lambda index: index.remove_source(kind, name))
 
-    def _index_note(self, name: str, seen: str, known: IndexedNote | None) -> bool:
+    def _index_note(self, name: str, stamp: str, indexed: IndexedNote | None) -> bool:
         """Index a note if its file and text changed. Return whether it did. The file is read only if its stamp
         differs.
         """
         assert self._notes is not None
-        if known and seen and seen == known.file_stamp:
+        if indexed and stamp and stamp == indexed.file_stamp:
             return False
         text = repair_unicode(self._notes.read(name))
-        now = IndexedNote(hashlib.sha256(text.encode()).digest(), seen)
-        if known is None or known.digest != now.digest:
+        now = IndexedNote(hashlib.sha256(text.encode()).digest(), stamp)
+        if indexed is None or indexed.digest != now.digest:
             pieces = list(split_sections(self._mask(text)))
             self._use_index(lambda index: index.replace_note(name, now, pieces))
             return True
-        if seen:
-            self._use_index(lambda index: index.set_file_stamp(name, seen))
+        if stamp:
+            self._use_index(lambda index: index.set_file_stamp(name, stamp))
         return False
 
     def _refresh_logs(self, progress: Callable[[int], None] | None = None) -> int:
@@ -283,22 +283,22 @@ def _search_unavailable(failure: Exception) -> SearchUnavailable:
 def _find_hits(index: PassageIndex, query: str, limit: int, kind: str, name: str, chars: int) -> Iterator[SearchHit]:
     """Yield the hits of all steps in order, each place once."""
     units = parse_query(query, _MAX_QUERY_UNITS)
-    seen: set[tuple[str, str, int]] = set()
+    places: set[tuple[str, str, int]] = set()
     worded = [unit for unit in units if unit.phrases]
     is_single = sum(len(phrase) for unit in worded for phrase in unit.phrases) == 1  # any word is then all words
-    found: Iterator[RankedPassage]
+    passages: Iterator[RankedPassage]
     for step in (1, 2, 3, 4):
         if step == 3:
-            scan = () if seen else index.scan_passages(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
-            found = (RankedPassage(passage, 0.0) for passage in scan)
+            scan = () if places else index.scan_passages(query.casefold().split(), _MAX_SCANNED_CHARS, kind, name)
+            passages = (RankedPassage(passage, 0.0) for passage in scan)
         elif not worded or (step == 4 and is_single):
             continue
         else:
-            found = index.find_passages(worded, limit * 4, kind, name, prefix=step > 1, every=step < 4)
-        for passage, score in found:
+            passages = index.find_passages(worded, limit * 4, kind, name, prefix=step > 1, every=step < 4)
+        for passage, score in passages:
             at = find_match_offset(passage.text, units)
             line = passage.text.count("\n", 0, at) if passage.kind == "note" else 0
             key = (passage.kind, passage.name, passage.place + line)
-            if key not in seen:
-                seen.add(key)
+            if key not in places:
+                places.add(key)
                 yield SearchHit(*key, cut_snippet(passage.text, at, chars), step, score)

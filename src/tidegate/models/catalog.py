@@ -58,15 +58,15 @@ def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> M
     """Return the entry of a model, or None. Fields that `overrides` leave out come
     from the catalog.
     """
-    known = _find_in_catalog(name)
+    info = _find_in_catalog(name)
     own = find_entry(name, overrides) if overrides else None
-    if own is None or known is None:
-        return own or known
-    images = known.images if own.images is None else own.images
+    if own is None or info is None:
+        return own or info
+    images = info.images if own.images is None else own.images
     return ModelInfo(
-        own.window or known.window,
-        own.max_output or known.max_output,
-        own.prices or known.prices,
+        own.window or info.window,
+        own.max_output or info.max_output,
+        own.prices or info.prices,
         images,
         own.cache_lifetime,
     )
@@ -74,21 +74,21 @@ def find_model(name: str, overrides: Mapping[str, ModelInfo] | None = None) -> M
 
 def accepts_images(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> bool | None:
     """Return whether the model takes images; None: unknown."""
-    found = find_model(model, overrides)
-    return found.images if found else None
+    info = find_model(model, overrides)
+    return info.images if info else None
 
 
 def find_window(model: str, overrides: Mapping[str, ModelInfo] | None = None) -> int | None:
-    found = find_model(model, overrides)
-    return found.window if found else None
+    info = find_model(model, overrides)
+    return info.window if info else None
 
 
 def compute_model_cost(
     usage: Usage, model: str | ModelInfo | None, overrides: Mapping[str, ModelInfo] | None = None
 ) -> RequestCost | None:
     """Return the cost of a request, or None if the model's prices are unknown. A reseller may charge another price."""
-    found = find_model(model, overrides) if isinstance(model, str) else model
-    return compute_cost(usage, found.prices) if found else None
+    info = find_model(model, overrides) if isinstance(model, str) else model
+    return compute_cost(usage, info.prices) if info else None
 
 
 def _find_in_catalog(name: str) -> ModelInfo | None:

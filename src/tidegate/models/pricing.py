@@ -78,10 +78,10 @@ class RequestCost(NamedTuple):
 
 def compute_cost(usage: Usage, rates: Sequence[TokenRates]) -> RequestCost | None:
     """Compute the cost; None without rates. A prompt above a step pays that step's rates for all its tokens."""
-    reached = [rate for rate in rates if rate.above == 0 or usage.input_tokens > rate.above]
-    if not reached:
+    brackets = [rate for rate in rates if rate.above == 0 or usage.input_tokens > rate.above]
+    if not brackets:
         return None
-    rate = max(reached, key=lambda each: each.above)
+    rate = max(brackets, key=lambda each: each.above)
     plain = max(usage.input_tokens - usage.cache_read - usage.cache_write, 0)
     read = plain * rate.input / _MILLION
     cached = usage.cache_read * (rate.input if rate.cached is None else rate.cached) / _MILLION

@@ -25,14 +25,14 @@ async def load_with_window(
 
     The result is the window that the model has now.
     """
-    sent = build_headers(get_dialect(wire).endpoint, key, headers or {}) | {"accept": "application/json"}
+    all_headers = build_headers(get_dialect(wire).endpoint, key, headers or {}) | {"accept": "application/json"}
     host = urlsplit(base_url).netloc
     try:
         async with (
             asyncio.timeout(_LOAD_SECONDS),
             httpx.AsyncClient(
                 timeout=_LOAD_SECONDS,
-                headers=sent,
+                headers=all_headers,
                 verify=choose_tls(base_url),
                 trust_env=not is_loopback_url(base_url),
             ) as client,
@@ -46,11 +46,11 @@ async def load_with_window(
                     lm_studio_model.loaded_tokens,
                     f"LM Studio at {host} has loaded {model} with {lm_studio_model.loaded_tokens:,} tokens already.",
                 )
-            wanted = min(tokens, lm_studio_model.max_tokens or tokens)
+            window = min(tokens, lm_studio_model.max_tokens or tokens)
             answer = await server.post(
-                f"{server.root}/api/v1/models/load", {"model": lm_studio_model.key, "context_length": wanted}
+                f"{server.root}/api/v1/models/load", {"model": lm_studio_model.key, "context_length": window}
             )
     except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, OSError):
         return None
     loaded = isinstance(answer, dict) and answer.get("status") == "loaded"
-    return ProbeResult(wanted, f"LM Studio at {host} has loaded {model} with {wanted:,} tokens.") if loaded else None
+    return ProbeResult(window, f"LM Studio at {host} has loaded {model} with {window:,} tokens.") if loaded else None

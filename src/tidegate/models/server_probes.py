@@ -116,12 +116,12 @@ async def probe_server(
     if (not base_url and not key) or _is_under_domain(name, _DOMAINS_WITHOUT_WINDOWS):
         return None
     host = urlsplit(base).netloc
-    sent = build_headers(endpoint, key, headers or {}) | {"accept": "application/json"}
+    all_headers = build_headers(endpoint, key, headers or {}) | {"accept": "application/json"}
     try:
         async with (
             asyncio.timeout(max(_TOTAL_SECONDS, patience)),
             httpx.AsyncClient(
-                timeout=patience, headers=sent, verify=choose_tls(base), trust_env=not is_loopback_url(base)
+                timeout=patience, headers=all_headers, verify=choose_tls(base), trust_env=not is_loopback_url(base)
             ) as client,
         ):
             server = ProbedServer(client, strip_request_path(base), host, wire, _is_under_domain(name, _HOSTED_DOMAINS))
@@ -299,9 +299,9 @@ def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Map
     listed = listing if isinstance(listing, list) else next(_lists(_as_object(listing)), [])
     entries: list[dict[str, object]] = [entry for entry in listed if isinstance(entry, dict)]
     for same in (_normalize_name, _strip_owner):
-        meant = [entry for entry in entries if same(model) in {same(name) for name in _entry_names(entry)}]
-        if len(meant) == 1 or (meant and same is _normalize_name):
-            return meant[0]
+        matches = [entry for entry in entries if same(model) in {same(name) for name in _entry_names(entry)}]
+        if len(matches) == 1 or (matches and same is _normalize_name):
+            return matches[0]
     return entries[0] if alone and len(entries) == 1 else {}
 
 
@@ -318,8 +318,8 @@ def _entry_names(entry: Mapping[str, object]) -> list[str]:
 
 def _loaded_instances(entry: Mapping[str, object]) -> list[Mapping[str, object]] | None:
     """Return the instances that LM Studio has loaded; None if the entry is not one of LM Studio."""
-    found = entry.get("loaded_instances")
-    return [_as_object(each) for each in found] if isinstance(found, list) else None
+    instances = entry.get("loaded_instances")
+    return [_as_object(each) for each in instances] if isinstance(instances, list) else None
 
 
 def _normalize_name(name: str) -> str:

@@ -94,12 +94,12 @@ def _reports_only_new_tokens(reports: list[UsageReport]) -> bool:
 
     Most reports are near that size or, as the count may be off by a factor, nearer to it than to each other.
     """
-    added = [abs(now.counted - before.counted) for before, now in pairwise(reports)]
+    growth = [abs(now.counted - before.counted) for before, now in pairwise(reports)]
     reported_sizes = [now.reported for now in reports[1:]]
-    near = [0.65 * new - 32 <= one <= 1.5 * new + 32 for one, new in zip(reported_sizes, added, strict=True)]
+    near = [0.65 * new - 32 <= one <= 1.5 * new + 32 for one, new in zip(reported_sizes, growth, strict=True)]
     if 2 * sum(near) > len(near):
         return True
-    factor = min(max(sum(reported_sizes) / max(sum(added), 1), 0.5), 2.0)
-    off = sum(abs(one - factor * new) for one, new in zip(reported_sizes, added, strict=True))
+    factor = min(max(sum(reported_sizes) / max(sum(growth), 1), 0.5), 2.0)
+    off = sum(abs(one - factor * new) for one, new in zip(reported_sizes, growth, strict=True))
     apart = sum(abs(one - median(reported_sizes)) for one in reported_sizes)
     return off <= apart + _MIN_COUNTED_TOKENS // 4 * len(reported_sizes)

@@ -61,8 +61,8 @@ class LearnedWindows:
         return self._windows.get(_key(address, model))
 
     def find_tokens(self, address: str, model: str) -> int | None:
-        found = self.find(address, model)
-        return found.tokens if found else None
+        window = self.find(address, model)
+        return window.tokens if window else None
 
     def forget(self, address: str, model: str) -> None:
         self._windows.pop(_key(address, model), None)
@@ -124,8 +124,8 @@ class WindowResolver:
         sure = answer is None or answer.is_final
         remark = f" {answer.explanation}" if answer else ""
         if self._catalog:
-            said = f"{self.model} holds {self._catalog:,} tokens, says the catalog.{remark}"
-            return ResolvedWindow(self._catalog, "catalog", said, sure)
+            explanation = f"{self.model} holds {self._catalog:,} tokens, says the catalog.{remark}"
+            return ResolvedWindow(self._catalog, "catalog", explanation, sure)
         return ResolvedWindow(
             None, "unknown", f"How much {self.model} holds is not known.{remark} Set its window.", sure
         )
@@ -134,9 +134,9 @@ class WindowResolver:
         """Ask at most once until the answer is final. Do not ask if a window is set."""
         if not self._setting and (again or self._asked is None or not self._asked.is_final):
             self._asked = await self._ask()
-            learned, named = self._learned.find(self.address, self.model), self._named
-            if learned and named > max(learned.tokens, learned.named):
-                self._forget(f"the server now names {named:,}", learned.tokens)
+            known_window, server_tokens = self._learned.find(self.address, self.model), self._named
+            if known_window and server_tokens > max(known_window.tokens, known_window.named):
+                self._forget(f"the server now names {server_tokens:,}", known_window.tokens)
         return self.window
 
     def learn(self, fault: ProviderError) -> bool:
@@ -151,10 +151,10 @@ class WindowResolver:
     def confirm_tokens(self, tokens: int) -> bool:
         """Record that one request had this many tokens. Return True if that disproved a smaller learned window."""
         self._largest_read = max(self._largest_read, tokens)
-        learned = self._learned.find_tokens(self.address, self.model)
-        if not learned or tokens <= learned:
+        limit = self._learned.find_tokens(self.address, self.model)
+        if not limit or tokens <= limit:
             return False
-        self._forget(f"it has read {tokens:,} in one request", learned)
+        self._forget(f"it has read {tokens:,} in one request", limit)
         return True
 
     @property
@@ -167,8 +167,8 @@ class WindowResolver:
             f"{self.model} was said to hold {tokens:,} tokens in an error; {why}: that no longer counts."
         )
 
-    def _set(self, setting: int, learned: int | None) -> ResolvedWindow:
+    def _set(self, setting: int, limit: int | None) -> ResolvedWindow:
         explanation = f"The window of {self.model} is set to {setting:,} tokens."
-        if learned and learned < setting:
-            explanation += f" The provider said in an error that it holds {learned:,}: set it to that."
+        if limit and limit < setting:
+            explanation += f" The provider said in an error that it holds {limit:,}: set it to that."
         return ResolvedWindow(setting, "setting", explanation)

@@ -114,10 +114,10 @@ class WindowEvidence:
     def merge(self, text: str | None) -> None:
         """Add what is stored. Text of another form says nothing: older versions stored one window for all clients."""
         try:
-            stored = msgspec.json.decode(text or "[]", type=list[_Record])
+            records = msgspec.json.decode(text or "[]", type=list[_Record])
         except (msgspec.MsgspecError, UnicodeError):
             return
-        for each in stored:
+        for each in records:
             if each.is_sound:
                 self._merge_record(each)
         self._forget_oldest()
@@ -199,8 +199,8 @@ class WindowEvidence:
         disproves = bool(record.window) and tokens > record.window >= record.accepted
         record.accepted, record.accepted_at = tokens, now
         self._forget_oldest()
-        known, stored_at = self._stored.get(key, (0, 0.0))
-        return disproves or tokens > known * _STORED_GROWTH or not _is_recent(stored_at, now, EVIDENCE_SECONDS / 4)
+        old_tokens, stored_at = self._stored.get(key, (0, 0.0))
+        return disproves or tokens > old_tokens * _STORED_GROWTH or not _is_recent(stored_at, now, EVIDENCE_SECONDS / 4)
 
     def largest_accepted(self, key: WindowKey, now: float) -> int:
         """The tokens of the largest request that was accepted in the last hour."""
@@ -243,7 +243,7 @@ def _is_recent(time: float, now: float, seconds: float = EVIDENCE_SECONDS) -> bo
 
 def _names_own_size(error: ProviderError, count: OwnCount) -> bool:
     """Whether the refusal says how large the request is: text that was written before the request cannot know it."""
-    named = [(error.prompt_tokens, count.prompt), (error.requested_total, count.prompt + count.output)]
+    pairs = [(error.prompt_tokens, count.prompt), (error.requested_total, count.prompt + count.output)]
     return any(
-        said is not None and own / _SAME_SIZE_MARGIN <= said <= own * _SAME_SIZE_MARGIN for said, own in named if own
+        said is not None and own / _SAME_SIZE_MARGIN <= said <= own * _SAME_SIZE_MARGIN for said, own in pairs if own
     )

@@ -95,14 +95,14 @@ class _ViewUnits:
         self._last: tuple[str | None, list[Shown[HostUnit]], list[ShownUnit]] = None, [], []
         self.memo = WriteMemo()
 
-    def make(self, shown: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
+    def make(self, view: list[Shown[HostUnit]], recall_name: str | None) -> list[ShownUnit]:
         """`recall_name` is the name of the tool in notes; None leaves them as they are, an empty one takes it out."""
-        known_name, known, units = self._last
-        size = len(known)
-        if known_name != recall_name or shown[:size] != known:
+        known_name, last_view, units = self._last
+        size = len(last_view)
+        if known_name != recall_name or view[:size] != last_view:
             size = 0
-        units = units[:size] + [_make_unit(each, recall_name) for each in shown[size:]]
-        self._last = recall_name, shown, units
+        units = units[:size] + [_make_unit(each, recall_name) for each in view[size:]]
+        self._last = recall_name, view, units
         return units
 
 
@@ -159,37 +159,37 @@ class ItemWriter:
     def __init__(self) -> None:
         self._written: dict[int, tuple[Shown[HostUnit], bytes]] = {}
 
-    def write(self, items: Sequence[JsonObject], shown: Sequence[Shown[HostUnit]]) -> list[JsonObject]:
-        found: list[JsonObject] = []
+    def write(self, items: Sequence[JsonObject], view: Sequence[Shown[HostUnit]]) -> list[JsonObject]:
+        output: list[JsonObject] = []
         before, self._written = self._written, {}
-        for each in shown:
+        for each in view:
             unit = each.item.host if each.item else None
             if unit is not None and each.state == "kept":
-                found += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
+                output += items[unit.origins[0].item : unit.origins[-1].item + 1]  # the items of an answer are adjacent
                 continue
-            known = before.get(id(each))
-            if known is None or known[0] is not each:
-                known = each, _write_edited(items, unit, each)
-            self._written[id(each)] = known
-            added = msgspec.json.decode(known[1], type=dict[str, list[JsonObject]])["input"]
-            content = _join_user_content(found[-1], added[0]) if unit is None and found else []
+            entry = before.get(id(each))
+            if entry is None or entry[0] is not each:
+                entry = each, _write_edited(items, unit, each)
+            self._written[id(each)] = entry
+            new_items = msgspec.json.decode(entry[1], type=dict[str, list[JsonObject]])["input"]
+            content = _join_user_content(output[-1], new_items[0]) if unit is None and output else []
             if content:
-                found[-1] = {**found[-1], "content": content}
+                output[-1] = {**output[-1], "content": content}
             else:
-                found += added
-        return found
+                output += new_items
+        return output
 
 
-def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, shown: Shown[HostUnit]) -> bytes:
+def _write_edited(items: Sequence[JsonObject], unit: HostUnit | None, entry: Shown[HostUnit]) -> bytes:
     """A request with the items of an edited unit."""
     own: list[JsonObject] = []
     if unit is not None:
         places = {place: number for number, place in enumerate(unit.items)}
         own = [items[place] for place in unit.items]
-        moved = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
-        unit = msgspec.structs.replace(unit, origins=moved)
+        origins = tuple(PartOrigin(places[origin.item], origin.block) for origin in unit.origins)
+        unit = msgspec.structs.replace(unit, origins=origins)
     body = encode_json_text({"input": own}).encode()
-    return RESPONSES.form.write_messages(body, [show_unit(unit, shown.message, shown.signed)])
+    return RESPONSES.form.write_messages(body, [show_unit(unit, entry.message, entry.signed)])
 
 
 def _join_user_content(first: JsonObject, second: JsonObject) -> list[object]:
@@ -215,9 +215,9 @@ class _KnownRequest:
 
     def read(self, dialect: Dialect, body: JsonObject) -> tuple[HostRequest, list[HostItem[HostUnit]]]:
         """The request and its items. Those of the last request are used again, because hashing takes longest."""
-        known, self.items = self.items, []  # if this fails, none is used again
+        old_items, self.items = self.items, []  # if this fails, none is used again
         host = dialect.read_request(body, self.memo)
-        items = known[: self.memo.known_units]
+        items = old_items[: self.memo.known_units]
         items += [HostItem(unit, unit.message, hash_message(unit.message)) for unit in host.units[len(items) :]]
         self.items = items
         return host, items
@@ -246,13 +246,13 @@ class ClientRequestReader:
             return None
         if stored_answers is not None and stored_answers.read_previous_id(decoded.body):
             return _read_alone(form, text, decoded, model)
-        known = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(key)))
-        host, items = known.read(form, decoded.body)
+        request = self._find_known(dialect, conversation or _identify_conversation(decoded.body.get(key)))
+        host, items = request.read(form, decoded.body)
         host = _complete_host(host, decoded.body.get(key), model)
-        source = known.source
+        source = request.source
         source = RequestSource.start(dialect, decoded) if source is None else source.follow(decoded)
-        known.source = source
-        self._count(known, len(text) + source.units.memo.size)
+        request.source = source
+        self._count(request, len(text) + source.units.memo.size)
         return ClientRequest(
             dialect,
             text,
@@ -267,29 +267,29 @@ class ClientRequestReader:
     def _find_last(self, dialect: str, text: bytes, conversation: str) -> RequestText | None:
         """The last request of a conversation; without a name, the newest request that begins with the same message."""
         if conversation:
-            known = self._known.get((dialect, conversation))
-            return known.source.decoded if known and known.source else None
-        sources = (known.source for (name, _), known in [*self._known.items()][::-1] if name == dialect)
+            request = self._known.get((dialect, conversation))
+            return request.source.decoded if request and request.source else None
+        sources = (request.source for (name, _), request in [*self._known.items()][::-1] if name == dialect)
         return next((each.decoded for each in sources if each and each.decoded.listed.shares_start(text)), None)
 
     def read_list(self, items: list[Any]) -> tuple[HostRequest, list[HostItem[HostUnit]], ItemWriter]:
         """Read the list of a Responses request that was never bytes. The caller must not change it afterwards."""
         body: JsonObject = {"input": items}
-        known = self._find_known(RESPONSES.name, _identify_conversation(items))
-        self._count(known, 0)
-        return *known.read(RESPONSES, body), known.writer
+        request = self._find_known(RESPONSES.name, _identify_conversation(items))
+        self._count(request, 0)
+        return *request.read(RESPONSES, body), request.writer
 
     def _find_known(self, dialect: str, conversation: str) -> _KnownRequest:
-        known = self._known.get((dialect, conversation))
-        if known is None:
-            known = self._known[dialect, conversation] = _KnownRequest()
+        request = self._known.get((dialect, conversation))
+        if request is None:
+            request = self._known[dialect, conversation] = _KnownRequest()
         self._known.move_to_end((dialect, conversation))
-        return known
+        return request
 
-    def _count(self, known: _KnownRequest, size: int) -> None:
+    def _count(self, request: _KnownRequest, size: int) -> None:
         """Take note of the size of the newest request, and forget the oldest ones beyond the limits."""
-        self._size += size - known.size
-        known.size = size
+        self._size += size - request.size
+        request.size = size
         while len(self._known) > self._most or self._size > _MAX_KNOWN_BYTES:
             self._size -= self._known.popitem(last=False)[1].size
 
@@ -359,8 +359,8 @@ def make_logged_unit(message: Message) -> HostUnit:
     return HostUnit(message, (), True)
 
 
-def _is_own(shown: Shown[HostUnit]) -> bool:
-    return shown.item is not None and bool(shown.item.host.origins)
+def _is_own(entry: Shown[HostUnit]) -> bool:
+    return entry.item is not None and bool(entry.item.host.origins)
 
 
 def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], chain: StoredChain) -> bytes:
@@ -368,20 +368,20 @@ def _write_chained(client: ClientRequest, followed: FollowedRequest[HostUnit], c
 
     A view that begins with the answer itself is one that the provider has compacted in it.
     """
-    shown, answer = followed.shown, chain.answer
+    view, answer = followed.shown, chain.answer
     is_start = followed.view_size > 0 and followed.view_items[0].message.id == answer.message
     if answer.view and (is_start or followed.hash_view(answer.message) == answer.view):
-        stored = next(place for place, each in enumerate(shown) if each.message.id == answer.message)
-        rest = shown[stored + 1 :]
+        answer_place = next(place for place, each in enumerate(view) if each.message.id == answer.message)
+        rest = view[answer_place + 1 :]
         is_own_list = all(_is_own(each) and each.state == "kept" for each in rest)
         return client.text if is_own_list and len(rest) == len(client.host.units) else write_view(client, rest)
     writer = get_dialect(client.dialect).stored_answers
     assert writer is not None
-    start = next((place for place, each in enumerate(shown) if _is_own(each)), len(shown))
+    start = next((place for place, each in enumerate(view) if _is_own(each)), len(view))
     name = None if client.offers_recall else client.recall_name
-    messages = [_write_pointers(each, name) or each.message for each in shown[:start]]
+    messages = [_write_pointers(each, name) or each.message for each in view[:start]]
     items = writer.render_stored(messages, client.body.get("tools"), chain.phases)
-    return writer.write_whole(write_view(client, shown[start:]), [*chain.leading, *items])
+    return writer.write_whole(write_view(client, view[start:]), [*chain.leading, *items])
 
 
 def write_without_thinking(client: ClientRequest) -> bytes:
@@ -389,29 +389,29 @@ def write_without_thinking(client: ClientRequest) -> bytes:
     return write_view(client, [Shown("kept", item, item.message, False) for item in client.items])
 
 
-def write_view(client: ClientRequest, shown: list[Shown[HostUnit]]) -> bytes:
+def write_view(client: ClientRequest, view: list[Shown[HostUnit]]) -> bytes:
     """The client's bytes with the edits of the view."""
-    made = client.source.units if client.source else _ViewUnits()
+    view_units = client.source.units if client.source else _ViewUnits()
     name = None if client.offers_recall else client.recall_name
     if name == "":
-        shown = [each for each in shown if not _is_empty_ledger(each.message)]
-    units = made.make(shown, name)
+        view = [each for each in view if not _is_empty_ledger(each.message)]
+    units = view_units.make(view, name)
     items = client.listed.list_items() if client.listed is not None else None
     return get_dialect(client.dialect).form.write_messages(
-        client.text, units, client.host.fixed_items, items, made.memo
+        client.text, units, client.host.fixed_items, items, view_units.memo
     )
 
 
-def _make_unit(shown: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
-    return show_unit(shown.item.host if shown.item else None, _write_pointers(shown, recall_name), shown.signed)
+def _make_unit(entry: Shown[HostUnit], recall_name: str | None) -> ShownUnit:
+    return show_unit(entry.item.host if entry.item else None, _write_pointers(entry, recall_name), entry.signed)
 
 
-def _write_pointers(shown: Shown[HostUnit], recall_name: str | None) -> Message | None:
+def _write_pointers(entry: Shown[HostUnit], recall_name: str | None) -> Message | None:
     """The message that is sent in place of the host's own, with the name of the tool; None for the host's own."""
-    if shown.state == "kept" or recall_name is None:
-        return None if shown.state == "kept" else shown.message
+    if entry.state == "kept" or recall_name is None:
+        return None if entry.state == "kept" else entry.message
     change = partial(rename_recall_pointers, name=recall_name) if recall_name else omit_recall_pointers
-    return _change_texts(shown.message, change)
+    return _change_texts(entry.message, change)
 
 
 def _is_empty_ledger(message: Message) -> bool:
@@ -468,13 +468,13 @@ def find_new_faults(client: ClientRequest, text: bytes) -> list[RequestFault]:
     else:
         own_faults = find_request_faults(client.dialect, client.text, model)
     edited, key = msgspec.json.decode(text, type=dict[str, Any]), get_dialect(client.dialect).messages_key
-    known: dict[str, set[str]] = {}
+    old_places: dict[str, set[str]] = {}
     for fault in own_faults:
-        known.setdefault(fault.rule, set()).update(_identify_place(fault.where, key, client.body.get(key)))
+        old_places.setdefault(fault.rule, set()).update(_identify_place(fault.where, key, client.body.get(key)))
     return [
         fault
         for fault in faults
-        if known.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, key, edited[key]))
+        if old_places.get(fault.rule, set()).isdisjoint(_identify_place(fault.where, key, edited[key]))
     ]
 
 

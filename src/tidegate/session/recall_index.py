@@ -163,16 +163,16 @@ class RecallIndex:
             is_allowed = self._make_filter(log)
             allowed = None if is_allowed is None else bytes(map(is_allowed, self._index.seqs))
             best = self._index.rank(query, allowed=allowed)
-            scores = {found.seq: found.score for found in best}
-            ranked = [(found.seq, found.offset) for found in best]
+            scores = {hits.seq: hits.score for hits in best}
+            ranking = [(hits.seq, hits.offset) for hits in best]
             phrases = [(one or two).strip() for one, two in _QUOTED.findall(query)]
             first = self._find_phrases(log, [phrase for phrase in phrases if phrase], is_allowed)
             if first:
-                ranked = [*first.items(), *(each for each in ranked if each[0] not in first)]
+                ranking = [*first.items(), *(each for each in ranking if each[0] not in first)]
                 scores.update(dict.fromkeys(first, inf))
-            is_scanned = not ranked and (allowed is not None or not is_indexed_query(query))
-            found = self._scan_texts(log, query, is_allowed) if is_scanned else ranked
-            return [RecallHit(seq, at, self._notes.get(seq, ()), scores.get(seq, 0.0)) for seq, at in found]
+            is_scanned = not ranking and (allowed is not None or not is_indexed_query(query))
+            hits = self._scan_texts(log, query, is_allowed) if is_scanned else ranking
+            return [RecallHit(seq, at, self._notes.get(seq, ()), scores.get(seq, 0.0)) for seq, at in hits]
 
     def find_file(self, log: LogReader, path: str) -> list[FileTouch]:
         """Return where a file was read or written, oldest first. The path may lack its first folders."""
@@ -206,8 +206,8 @@ class RecallIndex:
         if born != self._born or whole.head < self._head:  # another log with this name
             self._clear()
             self._born = born
-        known = max(self._head, self._log_head)
-        if self._head and any(map(_is_rewrite, whole.read(known + 1))):
+        last_seq = max(self._head, self._log_head)
+        if self._head and any(map(_is_rewrite, whole.read(last_seq + 1))):
             self._clear()
             self._born = born
         self._log_head = whole.head
@@ -224,20 +224,20 @@ class RecallIndex:
         if data is None:
             return
         try:
-            saved = msgspec.msgpack.decode(data, type=_SavedIndex)
-            if saved.event_hash != _hash_event(self.log, saved.head):
+            snapshot = msgspec.msgpack.decode(data, type=_SavedIndex)
+            if snapshot.event_hash != _hash_event(self.log, snapshot.head):
                 return
-            self._index = MessageIndex.unpack(saved.index)
+            self._index = MessageIndex.unpack(snapshot.index)
         except (msgspec.DecodeError, ValueError):
             return
         self._head, self._log_head, self._born, self._was_plain = (
-            saved.head,
-            saved.log_head,
-            saved.born,
-            saved.was_plain,
+            snapshot.head,
+            snapshot.log_head,
+            snapshot.born,
+            snapshot.was_plain,
         )
-        self._open_calls, self._notes, self._touches = saved.open_calls, saved.notes, saved.touches
-        self._unseen, self._searches, self._chars = saved.unseen, saved.searches, saved.chars
+        self._open_calls, self._notes, self._touches = snapshot.open_calls, snapshot.notes, snapshot.touches
+        self._unseen, self._searches, self._chars = snapshot.unseen, snapshot.searches, snapshot.chars
 
     def _save(self, file: IndexFile) -> None:
         event_hash = _hash_event(self.log, self._head)
@@ -309,32 +309,32 @@ class RecallIndex:
 
     def _find_phrases(self, log: LogReader, phrases: Sequence[str], is_allowed: _Filter | None) -> dict[int, int]:
         """Return the messages that have all phrases word for word, newest first, with the offset of the first."""
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         if not phrases:
-            return found
+            return offsets
         folded = [_fold(phrase) for phrase in phrases]
         seqs = [seq for seq in self._index.find_all(" ".join(phrases)) if is_allowed is None or is_allowed(seq)]
         for seq in seqs[:_MAX_PHRASE_READS]:
             text = _read_text(log, seq)
             flat = _fold(text)
             if all(phrase in flat for phrase in folded):
-                found[seq] = max(0, text.casefold().find(phrases[0].casefold()))
-        return found
+                offsets[seq] = max(0, text.casefold().find(phrases[0].casefold()))
+        return offsets
 
     def _scan_texts(self, log: LogReader, query: str, is_allowed: _Filter | None) -> list[tuple[int, int]]:
         """Return the messages whose text has the query or its words anywhere, most words first, then the newest."""
         pieces = query.split()[:_MAX_SCANNED_WORDS]
-        wanted = {_fold(piece).strip(_PUNCTUATION) or _fold(piece) for piece in pieces}
-        found: list[tuple[int, int]] = []
+        words = {_fold(piece).strip(_PUNCTUATION) or _fold(piece) for piece in pieces}
+        matches: list[tuple[int, int]] = []
         for event in log.read():
             message = event.payload.message if isinstance(event.payload, MessageAdded) else None
             if message is None or event.seq in self._searches or (is_allowed and not is_allowed(event.seq)):
                 continue
             text = _fold(extract_message_text(message))
-            here = sum(word in text for word in wanted) + len(wanted) * (_fold(query) in text)
+            here = sum(word in text for word in words) + len(words) * (_fold(query) in text)
             if here:
-                found.append((here, event.seq))
-        return [(seq, 0) for _, seq in sorted(found, reverse=True)]
+                matches.append((here, event.seq))
+        return [(seq, 0) for _, seq in sorted(matches, reverse=True)]
 
 
 def _is_rewrite(event: Event) -> bool:
@@ -353,8 +353,8 @@ def _is_search(call: Call) -> bool:
 
 def _drop_search_calls(message: Message) -> Message:
     """Return a message without its searches: they have all the words that were searched for."""
-    kept = tuple(part for part in message.parts if not (isinstance(part, Call) and _is_search(part)))
-    return message if len(kept) == len(message.parts) else msgspec.structs.replace(message, parts=kept)
+    parts = tuple(part for part in message.parts if not (isinstance(part, Call) and _is_search(part)))
+    return message if len(parts) == len(message.parts) else msgspec.structs.replace(message, parts=parts)
 
 
 def _fold(text: str) -> str:
@@ -368,9 +368,9 @@ def _read_text(log: LogReader, seq: int) -> str:
     return extract_message_text(event.payload.message)
 
 
-def _is_same_path(known: str, path: str) -> bool:
+def _is_same_path(other: str, path: str) -> bool:
     """Whether two paths are the same as far as both go."""
-    return f"/{known}".endswith(f"/{path}") or f"/{path}".endswith(f"/{known}")
+    return f"/{other}".endswith(f"/{path}") or f"/{path}".endswith(f"/{other}")
 
 
 def _describe_call(call: Call) -> list[CallNote]:
@@ -380,9 +380,9 @@ def _describe_call(call: Call) -> list[CallNote]:
         CallNote(call.name, path.replace("\\", "/").removeprefix("./"), target.writes, target.whole_file)
         for path in paths
     ]
-    printed = None if notes else _find_printed_file(call)
-    if printed:
-        notes = [CallNote(call.name, printed, writes=False, whole=True)]
+    file = None if notes else _find_printed_file(call)
+    if file:
+        notes = [CallNote(call.name, file, writes=False, whole=True)]
     return notes or [CallNote(call.name, "", target.writes, whole=False)]
 
 
@@ -396,5 +396,5 @@ def _find_printed_file(call: Call) -> str:
     """Return the file that a command prints whole."""
     arguments = parse_call_arguments(call)
     commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
-    found = next((match for each in commands if isinstance(each, str) and (match := _PRINTED_FILE(each))), None)
-    return found[1].removeprefix("./") if found else ""
+    match_of_file = next((match for each in commands if isinstance(each, str) and (match := _PRINTED_FILE(each))), None)
+    return match_of_file[1].removeprefix("./") if match_of_file else ""

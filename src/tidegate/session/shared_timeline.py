@@ -51,24 +51,24 @@ _TITLES: Final = (
 )
 
 
-def read_client_note(noted: NoteAdded) -> ClientNote:
+def read_client_note(payload: NoteAdded) -> ClientNote:
     """Which client speaks. A log may hold anything, so it may be another one."""
-    return read_note(noted, ClientNote) or ClientNote("", UNKNOWN_CLIENT)
+    return read_note(payload, ClientNote) or ClientNote("", UNKNOWN_CLIENT)
 
 
-def read_handoff_note(noted: NoteAdded) -> HandoffNote:
-    return read_note(noted, HandoffNote) or HandoffNote(0, ())
+def read_handoff_note(payload: NoteAdded) -> HandoffNote:
+    return read_note(payload, HandoffNote) or HandoffNote(0, ())
 
 
-def describe_client_note(noted: NoteAdded) -> str:
+def describe_client_note(payload: NoteAdded) -> str:
     """A sentence about a note of one of the two kinds."""
-    if is_note(noted, ClientNote):
-        return f"{read_client_note(noted).title} speaks from here on."
-    note = read_handoff_note(noted)
-    masked = f", {format_count(note.masked, 'secret')} masked" if note.masked else ""
+    if is_note(payload, ClientNote):
+        return f"{read_client_note(payload).title} speaks from here on."
+    note = read_handoff_note(payload)
+    secrets = f", {format_count(note.masked, 'secret')} masked" if note.masked else ""
     return (
         f"The work of {', '.join(note.clients) or UNKNOWN_CLIENT} up to here goes before the next message:"
-        f" {note.whole:,} of {format_count(note.messages, 'message')} whole, about {note.tokens:,} tokens{masked}."
+        f" {note.whole:,} of {format_count(note.messages, 'message')} whole, about {note.tokens:,} tokens{secrets}."
     )
 
 
@@ -76,14 +76,14 @@ def name_client(name: str) -> str:
     """The client of a session by the beginning of its name; empty if the user chose the name."""
     if name.startswith("auto-"):
         return "unnamed client"
-    found = next((title for client, title in _TITLES if name.startswith(f"{client}-")), "")
-    return found if found not in ("Gemini CLI", "Qwen Code", "Copilot CLI") else ""
+    title_of_client = next((title for client, title in _TITLES if name.startswith(f"{client}-")), "")
+    return title_of_client if title_of_client not in ("Gemini CLI", "Qwen Code", "Copilot CLI") else ""
 
 
-def _name_origin(noted: NoteAdded) -> str:
-    origin = read_note(noted, ImportOrigin) or ImportOrigin()
-    given = origin.agent or origin.format
-    return next((title for client, title in _TITLES if given.startswith(client)), given) or UNKNOWN_CLIENT
+def _name_origin(payload: NoteAdded) -> str:
+    origin = read_note(payload, ImportOrigin) or ImportOrigin()
+    agent = origin.agent or origin.format
+    return next((title for client, title in _TITLES if agent.startswith(client)), agent) or UNKNOWN_CLIENT
 
 
 class ClientSpan(NamedTuple):
@@ -119,15 +119,15 @@ class SharedTimeline:
             elif isinstance(what, NoteAdded):
                 self._read_note(event.seq, what)
 
-    def _read_note(self, seq: int, noted: NoteAdded) -> None:
-        if is_note(noted, HandoffNote):
-            self._handoffs.append((seq, read_handoff_note(noted).source))
-        elif is_note(noted, ImportOrigin):
-            self._other = _name_origin(noted)
-        elif is_note(noted, LogImported):  # everything before it was imported
+    def _read_note(self, seq: int, payload: NoteAdded) -> None:
+        if is_note(payload, HandoffNote):
+            self._handoffs.append((seq, read_handoff_note(payload).source))
+        elif is_note(payload, ImportOrigin):
+            self._other = _name_origin(payload)
+        elif is_note(payload, LogImported):  # everything before it was imported
             self._other = OWN_AGENT
-        elif is_note(noted, ClientNote):
-            note = read_client_note(noted)
+        elif is_note(payload, ClientNote):
+            note = read_client_note(payload)
             if note.client == OWN_AGENT:
                 self._other = note.title
             else:
@@ -175,13 +175,13 @@ class SharedTimeline:
     def mark_timeline(self, at: int) -> bytearray:
         """The timeline at an event: for each number of an event, whether it is on it."""
         timeline = bytearray(self.head + 1)
-        seen: set[int] = set()
+        ends: set[int] = set()
         left = [at]
         while left:
             end = left.pop()
-            if end in seen:
+            if end in ends:
                 continue
-            seen.add(end)
+            ends.add(end)
             visible = self._mark_branch(end)
             left += [source for seq, source in self._handoffs if visible[seq] and source < seq]
             for seq in range(1, end + 1):
@@ -197,7 +197,7 @@ class SharedTimeline:
         return visible
 
 
-def select_events(events: Iterable[Event], chosen: bytearray) -> Iterator[Event]:
+def select_events(events: Iterable[Event], marks: bytearray) -> Iterator[Event]:
     """The events of a log with all others made empty: they keep their numbers, and so the messages their ids.
 
     The fixed part, branches, handoffs and reports of usage are left out, too: they say nothing about the work.
@@ -208,6 +208,6 @@ def select_events(events: Iterable[Event], chosen: bytearray) -> Iterator[Event]
             is_note(what, SystemSet, ToolsSet, ModelNote)
         )
         is_handoff = isinstance(what, MessageAdded) and what.message.kind == HANDOFF
-        if event.seq >= len(chosen) or not chosen[event.seq] or is_about_requests or is_handoff:
+        if event.seq >= len(marks) or not marks[event.seq] or is_about_requests or is_handoff:
             event = msgspec.structs.replace(event, payload=_LEFT_OUT)
         yield event

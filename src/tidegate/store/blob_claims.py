@@ -53,9 +53,9 @@ def parse_claims(data: bytes) -> SessionClaims:
     sizes: dict[str, int] = {}
     damaged = 0
     for line in data[:end].splitlines():
-        found = _LINE(line)
-        if found and encode_claim(found[1].decode(), int(found[2])) == line + b"\n":
-            sizes[found[1].decode()] = int(found[2])
+        match = _LINE(line)
+        if match and encode_claim(match[1].decode(), int(match[2])) == line + b"\n":
+            sizes[match[1].decode()] = int(match[2])
         else:
             damaged += 1
     return SessionClaims(sizes, damaged, end)
@@ -116,11 +116,11 @@ class BlobClaims:
                 "Remove it, then run `tidegate doctor --repair`, which rebuilds them.",
             )
         claimed = parse_claims(_read_file(file))
-        held = sum(claimed.sizes.values())
+        total = sum(claimed.sizes.values())
         if sha not in claimed.sizes:
-            if held + size > most:
+            if total + size > most:
                 raise BadInput(
-                    f"The session's large records take {held:,} bytes on disk; with {size:,} more it would be over"
+                    f"The session's large records take {total:,} bytes on disk; with {size:,} more it would be over"
                     f" {most:,}. Nothing was kept of this one.",
                     "Fork a shorter session, forget what is not needed, or raise max_session.",
                 )
@@ -147,9 +147,9 @@ class BlobClaims:
 
 
 def _read_file(file: int) -> bytes:
-    with open(file, "rb", closefd=False) as opened:
-        opened.seek(0)
-        return opened.read()
+    with open(file, "rb", closefd=False) as stream:
+        stream.seek(0)
+        return stream.read()
 
 
 def _append(file: int, line: bytes, end: int) -> None:

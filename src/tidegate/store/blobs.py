@@ -91,33 +91,33 @@ class Blobs:
         """Store content for a session and return its name. On return it survives a power loss."""
         self.check_size(data)
         sha = hashlib.sha256(data).hexdigest()
-        packed = zlib.compress(data, _COMPRESSION_LEVEL)
+        body = zlib.compress(data, _COMPRESSION_LEVEL)
         make_folder(self.folder)
         with hold_lock(self._lock, shared=True, patience=self._patience):
             path = self._path(sha)
-            there = self._is_intact(path, sha, packed)
+            there = self._is_intact(path, sha, body)
             if not there:
-                self._check_room(len(packed))
-            self._claims.add(session_file_key(session), sha, len(packed), self.max_session)
+                self._check_room(len(body))
+            self._claims.add(session_file_key(session), sha, len(body), self.max_session)
             if not there:
-                write_atomically(path, packed)
-                self._size, self._added_since_count = self._size + len(packed), self._added_since_count + 1
+                write_atomically(path, body)
+                self._size, self._added_since_count = self._size + len(body), self._added_since_count + 1
             self._sync_names(path.parent, written=not there)
         return sha
 
     def get(self, sha: str) -> bytes:
         """The content with this hash, checked. DamagedData if it is missing or differs from what was stored."""
-        packed = self._read(self._path(sha))
-        if packed is None:
+        body = self._read(self._path(sha))
+        if body is None:
             raise DamagedData(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
-        return self._checked(sha, packed)
+        return self._checked(sha, body)
 
-    def _checked(self, sha: str, packed: bytes) -> bytes:
+    def _checked(self, sha: str, body: bytes) -> bytes:
         # The unpacked size is limited: a few bytes may claim to be gigabytes.
         most = max(self.max_blob, _MAX_BLOB_BYTES)
         unpacking = zlib.decompressobj()
         try:
-            data = unpacking.decompress(packed, most + 1)
+            data = unpacking.decompress(body, most + 1)
         except zlib.error as fault:
             raise _damaged(sha, str(fault)) from fault
         if len(data) > most:
@@ -144,20 +144,20 @@ class Blobs:
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
                 raise _damaged(path.name, "it is not a file")
-            with open(file, "rb", closefd=False) as opened:
-                return opened.read()
+            with open(file, "rb", closefd=False) as stream:
+                return stream.read()
         except OSError as failure:
             raise _damaged(path.name, f"it cannot be read: {failure.strerror}") from failure
         finally:
             os.close(file)
 
-    def _is_intact(self, path: Path, sha: str, packed: bytes) -> bool:
+    def _is_intact(self, path: Path, sha: str, body: bytes) -> bool:
         """Return whether the content is stored already and intact. If it is damaged, it is written again."""
         try:
             there = self._read(path)
             if there is None:
                 return False
-            if there != packed:  # another zlib may have packed it
+            if there != body:  # another zlib may have packed it
                 self._checked(sha, there)
         except DamagedData:
             return False
@@ -211,13 +211,13 @@ class Blobs:
         if not self.folder.is_dir():
             return CollectedBlobs(0, 0)
         with hold_lock(self._lock, patience=self._patience):
-            needed: set[str] = set()
+            claimed_hashes: set[str] = set()
             for key in self._claims.session_keys():
                 claimed = self._claims.read(key)
                 if claimed.damaged_lines:
                     raise _unreadable_claims(key, claimed.damaged_lines)
-                needed.update(claimed.sizes)
-            return self._remove([path for path in self._files() if path.name not in needed])
+                claimed_hashes.update(claimed.sizes)
+            return self._remove([path for path in self._files() if path.name not in claimed_hashes])
 
     def _remove(self, paths: list[Path]) -> CollectedBlobs:
         size = 0

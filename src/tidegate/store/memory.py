@@ -73,17 +73,17 @@ class MemoryStore:
         check_session_name(session)
         copies = [bytes(record) for record in records]
         with self._lock:
-            kept = self._sessions.get(session)
-            head = len(kept.records) if kept else 0
+            stored_session = self._sessions.get(session)
+            head = len(stored_session.records) if stored_session else 0
             if after != head:
                 raise stale_head_error(session, after, head)
             if not copies:
                 return head
-            if kept is None:
-                kept = self._sessions[session] = _StoredSession(self._clock(), [])
-            kept.records.extend(copies)
-            kept.used = self._clock()
-            return len(kept.records)
+            if stored_session is None:
+                stored_session = self._sessions[session] = _StoredSession(self._clock(), [])
+            stored_session.records.extend(copies)
+            stored_session.used = self._clock()
+            return len(stored_session.records)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
         # The list only grows at its end, so an iterator by position needs no lock and no copy. A record that is
@@ -93,16 +93,22 @@ class MemoryStore:
 
     def head(self, session: str) -> int:
         with self._lock:
-            kept = self._sessions.get(session)
-            return len(kept.records) if kept else 0
+            stored_session = self._sessions.get(session)
+            return len(stored_session.records) if stored_session else 0
 
     def sessions(self) -> list[SessionInfo]:
         with self._lock:
-            found = [
-                SessionInfo(name, len(kept.records), kept.created, kept.used, sum(map(len, kept.records)))
-                for name, kept in reversed(self._sessions.items())  # of equal times, the later made first
+            infos = [
+                SessionInfo(
+                    name,
+                    len(stored_session.records),
+                    stored_session.created,
+                    stored_session.used,
+                    sum(map(len, stored_session.records)),
+                )
+                for name, stored_session in reversed(self._sessions.items())  # of equal times, the later made first
             ]
-        return sorted(found, key=lambda info: -info.used)
+        return sorted(infos, key=lambda info: -info.used)
 
     def fork(self, session: str, at: int, new: str) -> None:
         check_session_name(new)
@@ -113,26 +119,26 @@ class MemoryStore:
 
     def delete(self, session: str, head: int | None = None) -> None:
         with self._lock:
-            kept = self._sessions.get(session)
-            if kept is None:
+            stored_session = self._sessions.get(session)
+            if stored_session is None:
                 raise session_not_found(session)
-            if head is not None and head != len(kept.records):
-                raise stale_head_error(session, head, len(kept.records))
+            if head is not None and head != len(stored_session.records):
+                raise stale_head_error(session, head, len(stored_session.records))
             del self._sessions[session]
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
         copies = {number: bytes(record) for number, record in changes.items()}
-        kept = self._find(session)
+        stored_session = self._find(session)
         with self._lock:
-            check_record_numbers(session, copies, len(kept.records))
+            check_record_numbers(session, copies, len(stored_session.records))
             for number, record in copies.items():
-                kept.records[number - 1] = record
+                stored_session.records[number - 1] = record
 
     def close(self) -> None: ...
 
     def _find(self, session: str) -> _StoredSession:
         with self._lock:
-            kept = self._sessions.get(session)
-        if kept is None:
+            stored_session = self._sessions.get(session)
+        if stored_session is None:
             raise session_not_found(session)
-        return kept
+        return stored_session

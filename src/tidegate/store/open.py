@@ -105,10 +105,10 @@ def list_url_passwords(url: str) -> list[str]:
     try:
         parts = urlsplit(url)
         pairs = [pair.partition("=") for pair in parts.query.split("&")]
-        written = [parts.password or "", *(value for key, _, value in pairs if key in ("password", "sslpassword"))]
+        passwords = [parts.password or "", *(value for key, _, value in pairs if key in ("password", "sslpassword"))]
     except ValueError:
         return [url]
-    return [form for word in written if word for form in (word, unquote(word))]
+    return [form for word in passwords if word for form in (word, unquote(word))]
 
 
 def _masked(text: str, secrets: list[str]) -> str:

@@ -158,5 +158,5 @@ def list_page(store: Store, first: int, count: int) -> SessionPage:
     """`count` sessions from the number `first` on, counted from 0, the last used first."""
     if isinstance(store, PagedStore):
         return store.list_page(first, count)
-    found = store.sessions()
-    return SessionPage(found[first : first + count], len(found))
+    infos = store.sessions()
+    return SessionPage(infos[first : first + count], len(infos))

@@ -32,9 +32,6 @@ _EXCESS_MARKS: Final = LazyPattern(f"(?<=[{_MARKS}]{{8}})[{_MARKS}]+")
 """Combining marks after the eighth on one character. A terminal would draw a taller stack over other lines."""
 _SEARCHED_CHARS: Final = 4_000
 """Characters at the end of a text in which a secret may begin that is not complete."""
-_MIN_TEXT_WIDTH: Final = 20
-"""In a narrower column, a text begins on a line of its own."""
-_NARROW_INDENT: Final = 4
 
 
 def hide_engine_warnings() -> None:
@@ -138,18 +135,10 @@ def find_terminal_width() -> int | None:
 
 
 def print_indented(head: str, text: str) -> None:
-    """Print a head and a text. On a terminal the text is wrapped, and its further lines begin below its first one."""
-    width = find_terminal_width()
-    if width is None or len(head) + len(text) <= width:
-        print(f"{head}{text}".rstrip())
-        return
-    import textwrap
+    """Print a head and a text, which is wrapped on a terminal."""
+    from tidegate.core.text.table import indent_text
 
-    if width - len(head) < _MIN_TEXT_WIDTH:
-        print(head.rstrip())
-        head = " " * _NARROW_INDENT
-    lines = textwrap.wrap(text, width - len(head), break_long_words=False, break_on_hyphens=False)
-    print(head + f"\n{' ' * len(head)}".join(lines))
+    print(indent_text(head, text, find_terminal_width()))
 
 
 def print_json(encoded: bytes) -> None:
@@ -169,14 +158,6 @@ def print_error(what: str, remedy: str = "") -> None:
 def ask_line(prompt: str) -> str:
     """Return the line typed after this prompt. `input` would write to the terminal directly, past `sys.stdout`."""
     return input(strip_controls(prompt))
-
-
-def format_visible_name(name: str) -> str:
-    """Return a name as one line of visible text, with a mark if something was removed from it."""
-    line = clean_line(name)
-    if line == name:
-        return name
-    return f"{line} (hidden characters)".strip()
 
 
 class TextSanitizer:

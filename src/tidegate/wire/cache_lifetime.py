@@ -10,8 +10,8 @@ _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 def parse_duration(value: object) -> float:
     """Return the seconds of a text such as `5m`, `1h` or `24h`; 0 for everything else."""
-    found = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
-    return int(found[1]) * _SECONDS[found[2]] if found else 0.0
+    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
+    return int(match[1]) * _SECONDS[match[2]] if match else 0.0
 
 
 def read_marked_lifetime(body: Mapping[str, object]) -> float:
@@ -22,10 +22,10 @@ def read_marked_lifetime(body: Mapping[str, object]) -> float:
     """
     messages = body.get("messages")
     ends = [messages[0], messages[-1]] if isinstance(messages, list) and messages else []
-    marked: list[object] = [body, *_list_objects(body.get("system")), *_list_objects(body.get("tools"))]
+    blocks: list[object] = [body, *_list_objects(body.get("system")), *_list_objects(body.get("tools"))]
     for message in ends:
-        marked += _list_objects(message.get("content")) if isinstance(message, Mapping) else []
-    return max(_read_mark(each) for each in marked)
+        blocks += _list_objects(message.get("content")) if isinstance(message, Mapping) else []
+    return max(_read_mark(each) for each in blocks)
 
 
 def read_requested_lifetime(body: Mapping[str, object]) -> float:

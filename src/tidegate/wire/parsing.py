@@ -291,23 +291,23 @@ def build_tool(name: str, description: object, parameters: object) -> Tool:
 
 def build_parsed_request(messages: Iterable[Message], system: str, tools: Iterable[Tool]) -> ParsedRequest:
     """Build a request: leading system messages become the system text, later ones stay where they are."""
-    found = list(messages)
+    rest = list(messages)
     texts = [system] if system else []
-    while found and found[0].role == "system":
-        texts.append(join_text_parts(found.pop(0).parts))
-    return ParsedRequest("\n\n".join(text for text in texts if text), tuple(tools), tuple(found))
+    while rest and rest[0].role == "system":
+        texts.append(join_text_parts(rest.pop(0).parts))
+    return ParsedRequest("\n\n".join(text for text in texts if text), tuple(tools), tuple(rest))
 
 
 def merge_adjacent_messages(messages: Iterable[Message], role: Role) -> list[Message]:
     """Merge adjacent messages of one role, for dialects that write each part as a message."""
-    found: list[Message] = []
+    merged_messages: list[Message] = []
     for message in messages:
-        if found and message.role == role == found[-1].role:
-            both = found[-1].parts + message.parts
-            found[-1] = msgspec.structs.replace(found[-1], parts=both)
+        if merged_messages and message.role == role == merged_messages[-1].role:
+            both = merged_messages[-1].parts + message.parts
+            merged_messages[-1] = msgspec.structs.replace(merged_messages[-1], parts=both)
         else:
-            found.append(message)
-    return found
+            merged_messages.append(message)
+    return merged_messages
 
 
 # --- messages nobody has parsed -----------------------------------------------------------------------------------

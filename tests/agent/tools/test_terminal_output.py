@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidegate.agent.tools.shell.terminal_output import MAX_TERMINAL_CHARS, TerminalOutput, emulate_terminal
+from tidegate.agent.tools.shell.shell_tool import MAX_TERMINAL_CHARS, TerminalOutput, emulate_terminal
 from tidegate.agent.tools.tool import MAX_STREAM_BYTES
 
 

@@ -54,19 +54,19 @@ class ConfigImport(NamedTuple):
 def convert_config(path: Path) -> ConfigImport:
     """Convert the file of another agent. BadInput if it cannot be read or is of no known system."""
     values = _read_values(path)
-    found = recognize_format(values)
-    if found is None:
-        known = ", ".join(each.system for each in FOREIGN_FORMATS)
-        raise BadInput(f"{path} is not a configuration of a known agent.", f"Known are {known}.")
-    taken, refused = _check_entries(found, list(found.list_entries(values)))
-    text = _write_text(found, path, taken)
+    source_format = recognize_format(values)
+    if source_format is None:
+        systems = ", ".join(each.system for each in FOREIGN_FORMATS)
+        raise BadInput(f"{path} is not a configuration of a known agent.", f"Known are {systems}.")
+    entries, refusals = _check_entries(source_format, list(source_format.list_entries(values)))
+    text = _write_text(source_format, path, entries)
     top = read_yaml(text, CONFIG_FILE)
     return ConfigImport(
-        found.system,
+        source_format.system,
         text,
-        taken,
-        [*refused, *_list_unused(values, [*taken, *refused]), *_list_models_without_provider(taken)],
-        sorted({*find_environment_variables(top), *_list_key_variables(taken)}),
+        entries,
+        [*refusals, *_list_unused(values, [*entries, *refusals]), *_list_models_without_provider(entries)],
+        sorted({*find_environment_variables(top), *_list_key_variables(entries)}),
         find_risky_keys(top),
     )
 
@@ -115,20 +115,20 @@ class _Checked(NamedTuple):
     refused: list[UnusedKey]
 
 
-def _check_entries(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Checked:
+def _check_entries(source_format: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Checked:
     """Take the entries that make a valid file together. Parts of one hook or MCP server are taken together."""
     foreign_entries: list[ForeignEntry] = []
     keys: list[UnusedKey] = []
     for unit in _group_entries(entries):
-        kept, left_out = unit, list[ForeignEntry]()
-        problem = _find_problem(found, [*foreign_entries, *kept])
-        while problem and kept:  # leave out the one that is wrong, or all
-            smaller = [[each for each in kept if each is not one] for one in kept]
-            sound = next((some for some in smaller if not _find_problem(found, [*foreign_entries, *some])), [])
-            left_out += [each for each in kept if each not in sound]
-            kept, problem = sound, (problem if not sound else "")
-        foreign_entries += kept
-        why = _find_problem(found, [*foreign_entries, *left_out]) or problem
+        valid, left_out = unit, list[ForeignEntry]()
+        problem = _find_problem(source_format, [*foreign_entries, *valid])
+        while problem and valid:  # leave out the one that is wrong, or all
+            smaller = [[each for each in valid if each is not one] for one in valid]
+            sound = next((some for some in smaller if not _find_problem(source_format, [*foreign_entries, *some])), [])
+            left_out += [each for each in valid if each not in sound]
+            valid, problem = sound, (problem if not sound else "")
+        foreign_entries += valid
+        why = _find_problem(source_format, [*foreign_entries, *left_out]) or problem
         keys += [UnusedKey(".".join(each.key), why) for each in left_out]
     return _Checked(foreign_entries, keys)
 
@@ -142,11 +142,11 @@ def _group_entries(entries: Sequence[ForeignEntry]) -> list[list[ForeignEntry]]:
     return list(units.values())
 
 
-def _find_problem(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> str:
+def _find_problem(source_format: ForeignFormat, entries: Sequence[ForeignEntry]) -> str:
     """Return what is wrong with these entries as a file; "" if nothing is."""
     if any(_holds_secret(each.value) for each in entries):
         return "it looks like a secret, which is not copied"
-    text = _write_tree(_build_tree(found, entries))
+    text = _write_tree(_build_tree(source_format, entries))
     variables = dict.fromkeys(find_variables(text), "x")
     try:
         load_configured_policy(parse_config(text, variables))
@@ -164,8 +164,8 @@ def _holds_secret(value: object) -> bool:
 # --- the new file ---------------------------------------------------------------------------------------------------
 
 
-def _build_tree(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Tree:
-    tree: _Tree = {"policy": {"name": found.preset}}
+def _build_tree(source_format: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Tree:
+    tree: _Tree = {"policy": {"name": source_format.preset}}
     for entry in entries:
         place = tree
         for key in entry.setting[:-1]:
@@ -180,9 +180,9 @@ def _build_tree(found: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Tree:
     return tree
 
 
-def _write_text(found: ForeignFormat, path: Path, entries: Sequence[ForeignEntry]) -> str:
-    head = f"# Taken over from {path.name} of {found.system} by `tidegate config import`.\n"
-    return head + _write_tree(_build_tree(found, entries))
+def _write_text(source_format: ForeignFormat, path: Path, entries: Sequence[ForeignEntry]) -> str:
+    head = f"# Taken over from {path.name} of {source_format.system} by `tidegate config import`.\n"
+    return head + _write_tree(_build_tree(source_format, entries))
 
 
 def _write_tree(tree: Mapping[str, Any], indent: str = "") -> str:
@@ -208,41 +208,41 @@ def _write_item(item: Mapping[str, Any], indent: str) -> str:
 # --- the report -----------------------------------------------------------------------------------------------------
 
 
-def _list_unused(values: _Tree, known: Sequence[ForeignEntry | UnusedKey]) -> list[UnusedKey]:
-    used = {".".join(each.key) if isinstance(each.key, tuple) else each.key for each in known}
-    return list(_iterate_unused(values, (), used))
+def _list_unused(values: _Tree, entries: Sequence[ForeignEntry | UnusedKey]) -> list[UnusedKey]:
+    names = {".".join(each.key) if isinstance(each.key, tuple) else each.key for each in entries}
+    return list(_iterate_unused(values, (), names))
 
 
-def _iterate_unused(values: object, path: tuple[str, ...], used: set[str]) -> Iterator[UnusedKey]:
+def _iterate_unused(values: object, path: tuple[str, ...], names: set[str]) -> Iterator[UnusedKey]:
     """Yield the keys of which nothing was used, the outermost only. Items of a list count by their ids."""
     name = ".".join(path)
-    if name in used:
+    if name in names:
         return
     parts = (
         {str(each["id"]): each for each in values if isinstance(each, dict) and "id" in each}
         if isinstance(values, list)
         else values
     )
-    if path and not any(each.startswith(f"{name}.") for each in used):
+    if path and not any(each.startswith(f"{name}.") for each in names):
         if path[-1] != "id":
             secret = any(word in path[-1].lower() for word in _SECRET_WORDS)
             yield UnusedKey(name, "API keys are not copied" if secret else _NO_EQUIVALENT)
         return
     for key, each in parts.items() if isinstance(parts, dict) else ():
-        yield from _iterate_unused(each, (*path, str(key)), used)
+        yield from _iterate_unused(each, (*path, str(key)), names)
 
 
-def _list_models_without_provider(taken: Sequence[ForeignEntry]) -> Iterator[UnusedKey]:
-    settings = {each.setting for each in taken}
-    for each in taken:
+def _list_models_without_provider(entries: Sequence[ForeignEntry]) -> Iterator[UnusedKey]:
+    settings = {each.setting for each in entries}
+    for each in entries:
         if each.setting[-1] == "model" and (*each.setting[:-1], "provider") not in settings:
             place = ".".join(each.setting[:-1])
             yield UnusedKey("provider", f"that of the model {each.value} is not known: set {place}.provider")
 
 
-def _list_key_variables(taken: Sequence[ForeignEntry]) -> Iterator[str]:
+def _list_key_variables(entries: Sequence[ForeignEntry]) -> Iterator[str]:
     """Yield the variables that the providers of the models read their keys from."""
-    for each in taken:
+    for each in entries:
         if each.setting[-1] == "key_env":
             yield str(each.value)
         elif each.setting[-1] == "provider" and each.value in KNOWN_PROVIDERS:

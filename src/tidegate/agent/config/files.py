@@ -115,13 +115,13 @@ def resolve_config(sources: ConfigSources, environment: Mapping[str, str], *, ag
     top, bounds = _combine_sources(sources, environment)
     reader = SettingsReader(environment)
     settings: FileSettings = reader.read(top, FileSettings, "")
-    picked = _pick_agent(settings.agents, agent)
-    node = _context_node(top, picked.id)
+    agent_settings = _pick_agent(settings.agents, agent)
+    node = _context_node(top, agent_settings.id)
     context: ContextSettings = ContextSettings() if node is None else reader.read(node, ContextSettings, "context")
-    reader.require_variables(lambda path: _is_shared(path) or path.startswith(f"agents.{picked.id}."))
+    reader.require_variables(lambda path: _is_shared(path) or path.startswith(f"agents.{agent_settings.id}."))
     config = ResolvedConfig(
         settings,
-        picked,
+        agent_settings,
         context,
         frozenset(node.entries) if node is not None else frozenset(),
         reader.sources,
@@ -238,13 +238,13 @@ def _expand_policy(top: YamlNode) -> YamlNode:
     return top._replace(value={**top.value, "policy": node._replace(value=fields)})
 
 
-def _pick_agent(agents: tuple[AgentSettings, ...], wanted: str) -> AgentSettings:
+def _pick_agent(agents: tuple[AgentSettings, ...], ident: str) -> AgentSettings:
     """Return the agent of this id, else the first that is not a specialist, else one with default settings."""
-    if wanted:
+    if ident:
         for each in agents:
-            if each.id == wanted:
+            if each.id == ident:
                 return each
-        raise BadInput(f"There is no agent {quote_value(wanted)}.", suggest_name(wanted, [each.id for each in agents]))
+        raise BadInput(f"There is no agent {quote_value(ident)}.", suggest_name(ident, [each.id for each in agents]))
     leading = [each for each in agents if each.role in ("assistant", "coordinator")]
     return (leading or list(agents) or [AgentSettings("assistant")])[0]
 
@@ -281,8 +281,8 @@ def _check_names(config: ResolvedConfig) -> None:
         if isinstance(hook.action, ModuleAction):
             path = f"execution.hooks.{hook.id}.action"
             require_known(hook.action.module, MODULE_ACTIONS.keys() | settings.mcp, "module", f"{path}.module")
-            known = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
-            require_known(hook.action.action, known, "action", f"{path}.action")
+            module_actions = MODULE_ACTIONS.get(hook.action.module, (hook.action.action,))  # of servers, any
+            require_known(hook.action.action, module_actions, "action", f"{path}.action")
     for name, server in settings.mcp.items():
         if bool(server.command) == bool(server.url):
             raise BadPolicy(
@@ -313,9 +313,9 @@ def _check_context(config: ResolvedConfig, node: YamlNode | None) -> None:
     if any(isinstance(hook.action, CompactContext) for hook in config.settings.execution.hooks):
         return
     context = config.policy_context
-    known = COMMON_CONTEXT_KEYS if context is None else COMMON_CONTEXT_KEYS | context.settings
+    known_keys = COMMON_CONTEXT_KEYS if context is None else COMMON_CONTEXT_KEYS | context.settings
     for key, each in node.value.items():
-        if key not in known:
+        if key not in known_keys:
             presets = " or ".join(f"`policy: {name}`" for name in list_context_presets(frozenset({key})))
             raise each.key.make_error(
                 f"{quote_value(key)} means nothing to the policy {quote_value(config.policy_name)}.",

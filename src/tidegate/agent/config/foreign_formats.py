@@ -65,10 +65,10 @@ def get_path(values: object, path: tuple[str, ...]) -> Any:
 
 def _take(values: Json, prefix: tuple[str, ...], names: Mapping[str, tuple[str, ...]]) -> Iterator[ForeignEntry]:
     """Yield the keys of the mapping at `prefix` that become a setting. Spelling is ignored: maxTokens is max_tokens."""
-    wanted = {_fold(name): setting for name, setting in names.items()}
+    settings = {_fold(name): setting for name, setting in names.items()}
     path = get_path(values, prefix)
     for key, value in path.items() if isinstance(path, dict) else ():
-        setting = wanted.get(_fold(key))
+        setting = settings.get(_fold(key))
         if setting is not None and value is not None:
             yield ForeignEntry((*prefix, key), setting, value)
 
@@ -82,8 +82,8 @@ def _name_provider(name: str) -> str:
 
 
 def _name_key_variable(provider: str) -> str:
-    known = KNOWN_PROVIDERS.get(provider)
-    return known.key_env if known is not None and known.key_env else _name_variable(provider, "API_KEY")
+    defaults = KNOWN_PROVIDERS.get(provider)
+    return defaults.key_env if defaults is not None and defaults.key_env else _name_variable(provider, "API_KEY")
 
 
 def _name_variable(*words: str) -> str:
@@ -95,8 +95,8 @@ def _take_model(key: tuple[str, ...], text: object, separator: str, provider: st
     """Yield provider and name of a model. The provider is given, or before the separator, or known from the name."""
     if not isinstance(text, str) or not text.strip():
         return
-    prefix, found, name = text.partition(separator) if separator else ("", "", text)
-    if not found or (provider and _name_provider(prefix) != provider):
+    prefix, separator_text, name = text.partition(separator) if separator else ("", "", text)
+    if not separator_text or (provider and _name_provider(prefix) != provider):
         prefix, name = provider or guess_provider(text), text
     if prefix:
         yield ForeignEntry(key, (*_MODEL, "provider"), _name_provider(prefix))
@@ -123,8 +123,8 @@ def _take_servers(prefix: tuple[str, ...], servers: object) -> Iterator[ForeignE
             if server.get(key):
                 yield ForeignEntry((*prefix, name, key), ("mcp", name, key), server[key])
         for key in ("env", "headers"):
-            given = server.get(key)
-            for variable in given if isinstance(given, dict) else ():
+            variables = server.get(key)
+            for variable in variables if isinstance(variables, dict) else ():
                 source = variable if key == "env" else _name_variable(name, variable)
                 value = f"{{{{env.{source}}}}}"
                 yield ForeignEntry((*prefix, name, key, variable), ("mcp", name, key, variable), value)
@@ -150,7 +150,7 @@ def _list_cowagent_entries(values: Json) -> Iterator[ForeignEntry]:
 
 def _list_picoclaw_entries(values: Json) -> Iterator[ForeignEntry]:
     defaults = ("agents", "defaults")
-    given = get_path(values, defaults) or {}
+    section = get_path(values, defaults) or {}
     names = {
         "max_tokens": (*_POLICY_SETTINGS, "max_tokens"),
         "context_window": (*_POLICY_SETTINGS, "context_window"),
@@ -159,25 +159,27 @@ def _list_picoclaw_entries(values: Json) -> Iterator[ForeignEntry]:
         "temperature": (*_MODEL, "temperature"),
     }
     yield from _take(values, defaults, names)
-    share = given.get("summarize_token_percent")
+    share = section.get("summarize_token_percent")
     if isinstance(share, int | float):
         yield ForeignEntry(
             (*defaults, "summarize_token_percent"), (*_POLICY_SETTINGS, "token_percent"), round(share / 100, 4)
         )
     for key in ("summarize_message_threshold", "summarize_token_percent"):
-        if key in given:  # they are thresholds of summaries in the background
+        if key in section:  # they are thresholds of summaries in the background
             yield ForeignEntry((*defaults, key), (*_POLICY_SETTINGS, "background"), True)
-    model_key = next((key for key in ("model_name", "model") if given.get(key)), "")
-    listed, wanted = values.get("model_list"), given.get(model_key)
+    model_key = next((key for key in ("model_name", "model") if section.get(key)), "")
+    listed, model_name = values.get("model_list"), section.get(model_key)
     entries = listed if isinstance(listed, list) else []
-    chosen = next((each for each in entries if isinstance(each, dict) and each.get("model_name") == wanted), None)
-    if chosen is not None and isinstance(chosen.get("model"), str):
-        yield from _take_model((*defaults, model_key), chosen["model"], "/")
-        provider = _name_provider(chosen["model"].partition("/")[0])
-        for each in _take_address(("model_list",), provider, chosen, "api_base", "api_key"):
+    model_entry = next(
+        (each for each in entries if isinstance(each, dict) and each.get("model_name") == model_name), None
+    )
+    if model_entry is not None and isinstance(model_entry.get("model"), str):
+        yield from _take_model((*defaults, model_key), model_entry["model"], "/")
+        provider = _name_provider(model_entry["model"].partition("/")[0])
+        for each in _take_address(("model_list",), provider, model_entry, "api_base", "api_key"):
             yield each._replace(key=("model_list",))
     elif model_key:
-        yield from _take_model((*defaults, model_key), wanted, "/", _name_provider(given.get("provider") or ""))
+        yield from _take_model((*defaults, model_key), model_name, "/", _name_provider(section.get("provider") or ""))
     providers = values.get("providers")
     for name, provider in providers.items() if isinstance(providers, dict) else ():
         if isinstance(provider, dict):
@@ -237,8 +239,10 @@ def _list_leaves(value: object, path: tuple[str, ...]) -> Iterator[ForeignEntry]
 
 
 def _is_secret(path: tuple[str, ...], value: object) -> bool:
-    named = path[-1].lower() in ("api_key", "key", "token", "secret", "password") or "headers" in path or "env" in path
-    return named and isinstance(value, str) and bool(value) and "{{env." not in value
+    is_secret_name = (
+        path[-1].lower() in ("api_key", "key", "token", "secret", "password") or "headers" in path or "env" in path
+    )
+    return is_secret_name and isinstance(value, str) and bool(value) and "{{env." not in value
 
 
 FOREIGN_FORMATS: Final = (

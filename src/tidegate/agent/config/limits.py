@@ -164,9 +164,9 @@ class _FileCombiner:
         theirs, ours = dict(project.entries), dict(own.entries)
         tools = theirs.pop("tools", None)
         if tools is not None and isinstance(tools.value, dict):
-            kept = {name: node for name, node in tools.value.items() if self._strict_enough(name, node)}
-            given = ours["tools"].entries if "tools" in ours else {}
-            theirs["tools"] = tools._replace(value={**given, **kept})
+            strict_tools = {name: node for name, node in tools.value.items() if self._strict_enough(name, node)}
+            own_tools = ours["tools"].entries if "tools" in ours else {}
+            theirs["tools"] = tools._replace(value={**own_tools, **strict_tools})
             ours.pop("tools", None)
         commands = theirs.get("allow_commands")
         if commands is not None and "allow_commands" not in ours and self._own_verdict("shell") != "allow":
@@ -182,9 +182,9 @@ class _FileCombiner:
         for node, value in zip(project.elements, theirs, strict=True):
             if value not in both:
                 self._ignore(path, node, "is ignored: no rule of your own file allows it")
-        kept = [node for node, value in zip(own.elements, ours, strict=True) if value in both]
+        common = [node for node, value in zip(own.elements, ours, strict=True) if value in both]
         new = [node for node, value in zip(project.elements, theirs, strict=True) if value in both - set(ours)]
-        return own._replace(value=[*kept, *new])
+        return own._replace(value=[*common, *new])
 
     def take_stricter_default(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
         theirs, ours = self._values(path)
@@ -200,19 +200,19 @@ class _FileCombiner:
             return node._replace(value=items)
         if not isinstance(node.value, dict):
             return node
-        found = {key: self.drop_addresses((*path, key), each, reader) for key, each in node.value.items()}
-        if path and path[-1] in ("model", "summary_model") and "provider" in found and "config" in found:
-            provider = reader.read(found["provider"], str, "provider")
+        entries = {key: self.drop_addresses((*path, key), each, reader) for key, each in node.value.items()}
+        if path and path[-1] in ("model", "summary_model") and "provider" in entries and "config" in entries:
+            provider = reader.read(entries["provider"], str, "provider")
             if provider in self._own.providers:
-                found["config"] = self._without_address((*path, "config"), found["config"], provider)
-        return node._replace(value=found)
+                entries["config"] = self._without_address((*path, "config"), entries["config"], provider)
+        return node._replace(value=entries)
 
     def _without_address(self, path: _SettingPath, config: YamlNode, provider: str) -> YamlNode:
-        given = dict(config.entries)
+        entries = dict(config.entries)
         for key in ("base_url", "headers"):
-            if key in given:
-                self._ignore((*path, key), given.pop(key), f"is ignored: your own file sets providers.{provider}")
-        return config._replace(value=given)
+            if key in entries:
+                self._ignore((*path, key), entries.pop(key), f"is ignored: your own file sets providers.{provider}")
+        return config._replace(value=entries)
 
     def _strict_enough(self, name: str, node: YamlNode) -> bool:
         verdict = self._project.capabilities.tools[name]
@@ -265,8 +265,8 @@ _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath,
 def _given_capabilities(top: YamlNode) -> frozenset[str]:
     """Return the keys of `capabilities` that have a value in a file."""
     capabilities = top.find("capabilities")
-    given = capabilities.entries.items() if capabilities is not None else ()
-    return frozenset(key for key, node in given if node.value is not None)
+    entries = capabilities.entries.items() if capabilities is not None else ()
+    return frozenset(key for key, node in entries if node.value is not None)
 
 
 def _value(settings: FileSettings, path: _SettingPath) -> Any:

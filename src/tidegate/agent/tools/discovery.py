@@ -55,37 +55,41 @@ class CallToolArguments(msgspec.Struct):
 def create_meta_tools(tools: Mapping[str, AgentTool]) -> list[AgentTool]:
     """Create the meta-tools for these tools, which are looked up again with each call."""
 
-    async def list_categories(wanted: CategoryArguments, context: ToolContext) -> ToolResult:
+    async def list_categories(arguments: CategoryArguments, context: ToolContext) -> ToolResult:
         categories = find_categories(tools)
-        if not wanted.category:
+        if not arguments.category:
             counts = Counter(categories.values())
             return ToolResult("\n".join(f"{name}: {count} tools" for name, count in counts.most_common()))
-        named = [name for name, category in categories.items() if category == wanted.category]
-        if not named:
-            near = get_close_matches(wanted.category, set(categories.values()), 1, 0.4)
-            raise ToolFailed(f"There is no category {wanted.category[:80]!r}." + (f" Is it {near[0]}?" if near else ""))
-        more = f"\n[{len(named) - _MAX_LISTED} more: use {SEARCH_TOOL}]" if len(named) > _MAX_LISTED else ""
-        return ToolResult("\n".join(_summarize_tool(tools[name]) for name in named[:_MAX_LISTED]) + more)
+        names = [name for name, category in categories.items() if category == arguments.category]
+        if not names:
+            near = get_close_matches(arguments.category, set(categories.values()), 1, 0.4)
+            raise ToolFailed(
+                f"There is no category {arguments.category[:80]!r}." + (f" Is it {near[0]}?" if near else "")
+            )
+        more = f"\n[{len(names) - _MAX_LISTED} more: use {SEARCH_TOOL}]" if len(names) > _MAX_LISTED else ""
+        return ToolResult("\n".join(_summarize_tool(tools[name]) for name in names[:_MAX_LISTED]) + more)
 
-    async def search(wanted: SearchToolsArguments, context: ToolContext) -> ToolResult:
-        found = rank_tools(list(tools.values()), wanted.words)[:_MAX_FOUND]
-        if not found:
+    async def search(arguments: SearchToolsArguments, context: ToolContext) -> ToolResult:
+        matches = rank_tools(list(tools.values()), arguments.words)[:_MAX_FOUND]
+        if not matches:
             raise ToolFailed(f"No tool matches these words. Try others, or see {CATEGORIES_TOOL}.")
-        return ToolResult("\n".join(map(_summarize_tool, found)))
+        return ToolResult("\n".join(map(_summarize_tool, matches)))
 
-    async def describe(wanted: DescribeToolArguments, context: ToolContext) -> ToolResult:
-        if wanted.name not in tools:
-            raise ToolFailed(describe_unknown_tool(wanted.name, tools))
-        tool = tools[wanted.name].tool
+    async def describe(arguments: DescribeToolArguments, context: ToolContext) -> ToolResult:
+        if arguments.name not in tools:
+            raise ToolFailed(describe_unknown_tool(arguments.name, tools))
+        tool = tools[arguments.name].tool
         return ToolResult(f"{tool.name}: {tool.description}\narguments: {tool.parameters}")
 
-    async def refuse(wanted: CallToolArguments, context: ToolContext) -> ToolResult:
-        raise ToolFailed(describe_unknown_tool(wanted.name, tools))  # a call of a known tool never comes here
+    async def refuse(arguments: CallToolArguments, context: ToolContext) -> ToolResult:
+        raise ToolFailed(describe_unknown_tool(arguments.name, tools))  # a call of a known tool never comes here
 
     counts = Counter(find_categories(tools).values())
-    shown = ", ".join(f"{name} ({count})" for name, count in counts.most_common(_MAX_SHOWN_CATEGORIES))
+    top_categories = ", ".join(f"{name} ({count})" for name, count in counts.most_common(_MAX_SHOWN_CATEGORIES))
     more = f" and {len(counts) - _MAX_SHOWN_CATEGORIES} more" if len(counts) > _MAX_SHOWN_CATEGORIES else ""
-    about = f"{len(tools)} tools, not listed here, in the categories {shown}{more}. Lists the tools of a category."
+    about = (
+        f"{len(tools)} tools, not listed here, in the categories {top_categories}{more}. Lists the tools of a category."
+    )
     return [
         FunctionTool(CATEGORIES_TOOL, about, CategoryArguments, list_categories),
         FunctionTool(SEARCH_TOOL, "Find tools by what they do.", SearchToolsArguments, search),
@@ -101,11 +105,11 @@ def unwrap_call(call: Call) -> Call:
     if call.name != CALL_TOOL:
         return call
     try:
-        given = parse_tool_arguments(call.arguments)
-        inner = given.get("arguments")
+        payload = parse_tool_arguments(call.arguments)
+        inner = payload.get("arguments")
         if isinstance(inner, str):  # some models write the object as text
-            given["arguments"] = parse_tool_arguments(inner)
-        arguments = convert_arguments(CallToolArguments, given)
+            payload["arguments"] = parse_tool_arguments(inner)
+        arguments = convert_arguments(CallToolArguments, payload)
     except BadInput:
         return call
     return Call(call.id, arguments.name, msgspec.json.encode(arguments.arguments).decode())
@@ -128,15 +132,15 @@ def find_categories(tools: Mapping[str, AgentTool]) -> dict[str, str]:
 
 def rank_tools(tools: Sequence[AgentTool], words: str) -> list[AgentTool]:
     """Return the tools that match any of the words, best first. A word of the name counts more than one of the text."""
-    wanted = set(_WORDS.findall(words.lower()))
+    query = set(_WORDS.findall(words.lower()))
 
     def score(each: AgentTool) -> int:
         text = f"{each.tool.name} {each.tool.description}".lower()
         own = set(_WORDS.findall(each.tool.name.lower()))
-        return sum(3 if word in own else int(len(word) > 2 and word in text) for word in wanted)
+        return sum(3 if word in own else int(len(word) > 2 and word in text) for word in query)
 
-    ranked = sorted(((score(each), each) for each in tools), key=lambda pair: -pair[0])
-    return [each for points, each in ranked if points]
+    ranking = sorted(((score(each), each) for each in tools), key=lambda pair: -pair[0])
+    return [each for points, each in ranking if points]
 
 
 def describe_unknown_tool(name: str, tools: Mapping[str, AgentTool]) -> str:

@@ -29,10 +29,10 @@ def _export(place: SessionPlace, values: Namespace) -> OperationResult:
         raise BadInput("--window is the size of a handoff.", "Add --handoff, or leave --window out.")
     if values.handoff:
         return _write_handoff(place, path, values.window)
-    done = export_session(data, name, path)
-    masked = f"; {format_count(done.masked_count, 'secret')} masked" if done.masked_count else ""
-    counts = f"{format_count(done.event_count, 'record')}, {format_count(done.file_count, 'file')}"
-    return OperationResult(f"{clean_line(str(path))}: {counts}, {format_byte_size(path.stat().st_size)}{masked}")
+    result = export_session(data, name, path)
+    secrets = f"; {format_count(result.masked_count, 'secret')} masked" if result.masked_count else ""
+    counts = f"{format_count(result.event_count, 'record')}, {format_count(result.file_count, 'file')}"
+    return OperationResult(f"{clean_line(str(path))}: {counts}, {format_byte_size(path.stat().st_size)}{secrets}")
 
 
 def _write_handoff(place: SessionPlace, path: Path, window: int) -> OperationResult:

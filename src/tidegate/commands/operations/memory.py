@@ -24,17 +24,17 @@ def _memory(place: SessionPlace, values: Namespace) -> OperationResult:
     data = place.data()
     if act == "list":
         names = data.notes.names()
-        return OperationResult("\n".join(names) or "There are no notes yet.", value=names, is_remark=not names)
+        return OperationResult("\n".join(names), value=names, remark="" if names else "There are no notes yet.")
     if act == "index":
         count = data.count_unindexed_events()
         place.search().refresh()
-        return OperationResult(f"Indexed {count:,} events.", value=count, is_remark=True)
+        return OperationResult(value=count, remark=f"Indexed {count:,} events.")
     if act == "show":
         return OperationResult(data.notes.read(words).rstrip("\n"), value=words)
     kind: SourceKind | None = "note" if values.notes else "session" if values.session else None
     hits = place.search().search(words, values.limit, kind=kind, name=values.session)
     if not hits:
-        return OperationResult("Nothing found.", False, hits, is_remark=True)
+        return OperationResult("", False, hits, "Nothing found.")
     return OperationResult("\n".join(_format_hit(data, hit, words) for hit in hits), value=hits)
 
 
@@ -78,6 +78,6 @@ MEMORY: Final = Operation(
         Argument("--session", "NAME", "only in the log of this session", "", str),
         Argument("--json", help="a list of objects instead of lines", default=False),
     ),
-    has_session=False,
+    scope="data",
 )
 OPERATIONS: Final = (MEMORY,)

@@ -16,8 +16,8 @@ def _recall(place: SessionPlace, values: Namespace) -> OperationResult:
     from tidegate.session.recall import recall_text
 
     what, log = " ".join(values.what), place.log()
-    found = recall_text(log, what, max_chars=values.chars, offset=values.offset, index=place.recall_index())
-    return OperationResult(found.text, bool(found.ids), found)
+    excerpt = recall_text(log, what, max_chars=values.chars, offset=values.offset, index=place.recall_index())
+    return OperationResult(excerpt.text, bool(excerpt.ids), excerpt)
 
 
 RECALL: Final = Operation(

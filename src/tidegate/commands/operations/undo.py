@@ -20,9 +20,9 @@ def _redo(place: SessionPlace, _: Namespace) -> OperationResult:
     return _describe(place, before, seq, "is applied again") if seq else OperationResult("Nothing was undone.", False)
 
 
-def _describe(place: SessionPlace, before: int, seq: int, done: str) -> OperationResult:
+def _describe(place: SessionPlace, before: int, seq: int, verb: str) -> OperationResult:
     size = f"{place.size_name}: {before:,} -> {place.measure():,} tokens"
-    return OperationResult(f"The edit at record {seq} {done}. {size}.")
+    return OperationResult(f"The edit at record {seq} {verb}. {size}.")
 
 
 UNDO: Final = Operation(

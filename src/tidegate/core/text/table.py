@@ -1,8 +1,12 @@
 """Tables of plain text."""
 
+import textwrap
 from collections.abc import Collection, Sequence
 
 _GAP = "  "
+_MIN_TEXT_WIDTH = 20
+"""In a narrower column, a text begins on a line of its own."""
+_NARROW_INDENT = 4
 
 
 def align_table(
@@ -42,3 +46,17 @@ def _split_columns(widths: Sequence[int], width: int | None) -> list[list[int]]:
         tables[-1].append(column)
         column_width += more
     return tables
+
+
+def indent_text(head: str, text: str, width: int | None) -> str:
+    """Return a head and a text. In a narrow terminal the text is wrapped, and its further lines begin below its first.
+
+    Without a width nothing is wrapped.
+    """
+    if width is None or len(head) + len(text) <= width:
+        return f"{head}{text}".rstrip()
+    first = ""
+    if width - len(head) < _MIN_TEXT_WIDTH:
+        first, head = head.rstrip() + "\n", " " * _NARROW_INDENT
+    lines = textwrap.wrap(text, width - len(head), break_long_words=False, break_on_hyphens=False)
+    return first + head + f"\n{' ' * len(head)}".join(lines)

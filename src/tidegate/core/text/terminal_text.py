@@ -56,6 +56,12 @@ def clean_line(text: str) -> str:
     return " ".join(clean_text(text).split())
 
 
+def format_visible_name(name: str) -> str:
+    """Return a name as one line of visible text, with a mark if something was removed from it."""
+    line = clean_line(name)
+    return name if line == name else f"{line} (hidden characters)".strip()
+
+
 def escape_controls(encoded: str) -> str:
     """JSON with the characters of `strip_controls` escaped. It decodes to the same value."""
     return _ESCAPED_IN_JSON.compiled.sub(lambda found: "".join(map(_escape_character, found[0])), encoded)

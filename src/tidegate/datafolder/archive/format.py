@@ -64,8 +64,8 @@ _encode = partial(encode_into_bytes, msgspec.json.Encoder())
 class ArchiveWriter:
     """Writes items into a gzip stream. The same session gives the same bytes."""
 
-    def __init__(self, packed: gzip.GzipFile) -> None:
-        self._packed = packed
+    def __init__(self, stream: gzip.GzipFile) -> None:
+        self._packed = stream
         self._sum = hashlib.sha256()
 
     def put(self, item: ArchiveHeader | Event | ArchiveFile) -> None:

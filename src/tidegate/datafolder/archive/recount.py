@@ -63,16 +63,16 @@ class EventRecounter:
             return msgspec.structs.replace(edit, message=message, tokens=self._count(message))
         return edit
 
-    def _note(self, noted: NoteAdded) -> NoteAdded:
-        if is_note(noted, ModelNote):
-            self._turn_to(noted.text)
-            return noted
-        if is_note(noted, SystemSet):
-            return msgspec.structs.replace(noted, tokens=count_system(noted.text, self._counter))
-        change = read_note(noted, ToolsSet)
+    def _note(self, note: NoteAdded) -> NoteAdded:
+        if is_note(note, ModelNote):
+            self._turn_to(note.text)
+            return note
+        if is_note(note, SystemSet):
+            return msgspec.structs.replace(note, tokens=count_system(note.text, self._counter))
+        change = read_note(note, ToolsSet)
         if change is None:  # the fold refuses it
-            return noted
-        return msgspec.structs.replace(noted, tokens=count_tools(change.tools, self._counter))
+            return note
+        return msgspec.structs.replace(note, tokens=count_tools(change.tools, self._counter))
 
     def _count(self, message: Message) -> int:
         return count_message(message, self._counter, thinking=self._thinking)

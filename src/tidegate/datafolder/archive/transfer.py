@@ -109,8 +109,8 @@ def _write_archive(data: FolderContents, name: str, file: IO[bytes]) -> ExportRe
     log, masking = data.open_log(name), EventMasker(data.mask.fresh())
     created = next((info.created for info in data.store.sessions() if info.name == name), 0.0)
     files = 0
-    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as packed:
-        writer = ArchiveWriter(packed)
+    with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=file, mtime=0) as stream:
+        writer = ArchiveWriter(stream)
         writer.put(ArchiveHeader(ARCHIVE_FORMAT, ARCHIVE_VERSION, masking.mask_text(name), log.head, created))
         for event in log.read():
             writer.put(masking.mask_event(event))
@@ -128,11 +128,11 @@ def _write_archive(data: FolderContents, name: str, file: IO[bytes]) -> ExportRe
 def _open_replacement(target: Path) -> Iterator[IO[bytes]]:
     fresh = target.with_name(f".{target.name[:80]}.{secrets.token_hex(8)}{TEMPORARY_SUFFIX}")
     try:
-        opened = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as failure:
         raise make_write_error(target.name, failure) from failure
     try:
-        with os.fdopen(opened, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             sync_file(file.fileno())
@@ -162,14 +162,14 @@ def import_session(
     The file may come from a stranger: unless the caller sets `trust`, its rules and pins have no effect.
     """
     with _open_archive(Path(path)) as file:
-        found = _examine_archive(data, file, name, limits)
-        name = found.name
+        examination = _examine_archive(data, file, name, limits)
+        name = examination.name
         finish_removal(data, name)  # an older session of this name may be half removed: the new one must not go with it
         with data.locks.exclusive(name):
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
             begin_change(data, UnfinishedChange(name, "create"))
-            _store_session(data, name, _arriving(data, found, read_archive(file, limits)), trust)
+            _store_session(data, name, _arriving(data, examination, read_archive(file, limits)), trust)
             end_creation(data, name)
     return name
 
@@ -183,24 +183,24 @@ class _Examined(NamedTuple):
     model_note: str
 
 
-def _arriving(data: FolderContents, found: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
+def _arriving(data: FolderContents, examination: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
     """Yield the events with new counts, and at the end a record that marks the log as imported."""
-    recounting = EventRecounter(found.model_note)
+    recounting = EventRecounter(examination.model_note)
     for item in arrived:
         yield recounting.event(item) if isinstance(item, Event) else item
-    yield Event(found.head + 1, data.clock(), LogImported(found.exported).pack())
+    yield Event(examination.head + 1, data.clock(), LogImported(examination.exported).pack())
 
 
 @contextmanager
 def _open_archive(path: Path) -> Iterator[IO[bytes]]:
     try:
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as failure:
         raise BadInput(f"{path} cannot be opened: {failure.strerror}.", "Give the path of an export.") from failure
-    if not stat.S_ISREG(os.fstat(opened).st_mode):
-        os.close(opened)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise BadInput(f"{path} is not a file.", "Give the path of an export.")
-    with os.fdopen(opened, "rb") as file:
+    with os.fdopen(descriptor, "rb") as file:
         yield file
 
 
@@ -252,14 +252,14 @@ def _check_event(event: Event) -> None:
         raise bad_archive(f"record {event.seq} cannot be kept ({failure})") from failure
 
 
-def _wrong_in_note(noted: NoteAdded) -> str:
+def _wrong_in_note(payload: NoteAdded) -> str:
     """Numbers that a note carries in its text."""
-    if is_note(noted, ModelNote):
-        note = parse_model_note(noted.text)
+    if is_note(payload, ModelNote):
+        note = parse_model_note(payload.text)
         if not (is_possible_count(note.window) and is_possible_count(note.max_tokens)):
             return f"a window of {note.window} tokens and an output of {note.max_tokens} cannot be"
-    paid = read_note(noted, SideCost)
-    if paid is not None and not all(map(is_possible_count, paid.usage)):
+    cost = read_note(payload, SideCost)
+    if cost is not None and not all(map(is_possible_count, cost.usage)):
         return "what it says was spent is not a number of tokens"
     return ""
 
@@ -286,7 +286,7 @@ def _fold(view: LogView, event: Event) -> None:
         ) from failure
 
 
-def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem], trust: bool) -> None:
+def _store_session(data: FolderContents, name: str, items: Iterable[ArchiveItem], trust: bool) -> None:
     """Store the events under a temporary name, which is removed after a crash; a fork then creates the session at once.
 
     The files are written before that: without the log they are not visible.
@@ -298,7 +298,7 @@ def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem]
             begin_change(data, UnfinishedChange(staging, "remove"))
             set_retention(data, staging, BEING_REMOVED)
             head = 0
-            for batch in _batches(found, data, name, files):
+            for batch in _batches(items, data, name, files):
                 events = batch if trust else map(without_rules, batch)
                 head = data.store.append(
                     staging, head, [store_if_large(encode_event(event), staging, data.blobs) for event in events]
@@ -316,11 +316,11 @@ def _store_session(data: FolderContents, name: str, found: Iterable[ArchiveItem]
             remove_session(data, staging, FORGOTTEN_REASON)
 
 
-def _batches(found: Iterable[ArchiveItem], data: FolderContents, name: str, files: list[str]) -> Iterator[list[Event]]:
+def _batches(items: Iterable[ArchiveItem], data: FolderContents, name: str, files: list[str]) -> Iterator[list[Event]]:
     """Yield the events in batches; files are written when they occur."""
     batch: list[Event] = []
     size = 0
-    for item in found:
+    for item in items:
         if isinstance(item, Event):
             batch.append(item)
             size += len(encode_event(item))

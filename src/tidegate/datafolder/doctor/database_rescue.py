@@ -75,11 +75,11 @@ def _rebuild_database(path: Path, work: Path, now: float, step: StepCallback) ->
             Finding("", f"Nothing of the database can be read: {why}", "broken", f"It is as it was. {_RESTORE_REMEDY}")
         ]
     step("saved")
-    kept = _replace_database(path, whole, new / FILE, step)
+    copy = _replace_database(path, whole, new / FILE, step)
     for session in {finding.session for finding in findings}:
         for derived in ("views", "recall"):  # they show records that the log no longer has
             (path.parent / derived / session_file_key(session)).unlink(missing_ok=True)
-    return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", kept), *findings]
+    return [Finding("", "The structure of the database was damaged; it was rebuilt.", "mended", copy), *findings]
 
 
 @contextmanager
@@ -198,10 +198,10 @@ def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) ->
     changes nothing), then replace it by the new file."""
     folder = path.parent / "damaged"
     number = 1
-    while (kept := folder / f"{FILE}.{number}").exists():
+    while (copy := folder / f"{FILE}.{number}").exists():
         number += 1
-    made = [whole, new, *_duplicate(path, kept)]
-    for each in made:
+    copies = [whole, new, *_duplicate(path, copy)]
+    for each in copies:
         with each.open("rb") as file:
             sync_file(file.fileno())
     sync_folder(folder)
@@ -216,16 +216,16 @@ def _replace_database(path: Path, whole: Path, new: Path, step: StepCallback) ->
     os.replace(new, path)
     sync_folder(path.parent)
     step("in place")
-    return f"The old one is damaged/{kept.name}."
+    return f"The old one is damaged/{copy.name}."
 
 
 def _duplicate(path: Path, target: Path) -> list[Path]:
     """Copy the file and its write-ahead log."""
-    made: list[Path] = []
+    copies: list[Path] = []
     for ending in ("", "-wal"):
         source = path.with_name(path.name + ending)
         if source.is_file():
-            made.append(target.with_name(target.name + ending))
-            shutil.copyfile(source, made[-1])
-            made[-1].chmod(0o600)
-    return made
+            copies.append(target.with_name(target.name + ending))
+            shutil.copyfile(source, copies[-1])
+            copies[-1].chmod(0o600)
+    return copies

@@ -24,8 +24,8 @@ from tidegate.core.tokens.counting import TokenEstimator, make_policy_meter
 from tidegate.core.view import LogView
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor import folder_files as files
-from tidegate.datafolder.doctor import orphans as strays
 from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding, Severity
+from tidegate.datafolder.doctor.folder_files import DAMAGED_FOLDER, is_regular_file, move_to_damaged
 from tidegate.datafolder.doctor.session_log import (
     LogSurvey,
     RecordFault,
@@ -35,11 +35,13 @@ from tidegate.datafolder.doctor.session_log import (
     impossible_values,
     survey_log,
 )
+from tidegate.datafolder.recall_files import is_recall_file
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
 from tidegate.datafolder.unfinished import list_unfinished
-from tidegate.disk.atomic_files import write_atomically
+from tidegate.disk.atomic_files import make_folder, write_atomically
 from tidegate.disk.folder import session_file_key
+from tidegate.store.blob_claims import BlobClaims
 from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.session_log import KeptLog, store_if_large
 from tidegate.store.sqlite import SqliteStore
@@ -55,7 +57,7 @@ _RESCUE_REMEDY = "Close all sessions and run `tidegate doctor --repair`: it rebu
 _RESTORE_REMEDY = "Put back a copy of the data folder if you have one; with --repair the session opens without them."
 
 
-def _ignore_progress(what: str, done: int, of: int) -> None: ...
+def _ignore_progress(what: str, count: int, of: int) -> None: ...
 
 
 def examine_folder(
@@ -63,7 +65,7 @@ def examine_folder(
 ) -> Iterator[Finding]:
     yield from _report_hindrance(files.check_unfinished_changes(data, repair))
     unfinished = {change.session for change in list_unfinished(data)}
-    sure, needed = True, set[str]()
+    sure, blob_hashes = True, set[str]()
     if isinstance(data.store, SqliteStore):
         faults = find_structure_faults(data.store.path)
         if faults:
@@ -76,11 +78,11 @@ def examine_folder(
     except TidegateError as damage:
         yield Finding("", damage.args[0], "broken", damage.remedy)
         sure, infos = False, []
-    for done, info in enumerate(infos):
-        progress(info.name, done, len(infos))
+    for number, info in enumerate(infos):
+        progress(info.name, number, len(infos))
         looked = _examine_session(data, info, repair, is_unfinished=info.name in unfinished)
         sure = sure and looked.is_listed_correctly
-        needed |= looked.needed_blobs
+        blob_hashes |= looked.needed_blobs
         yield from looked.findings
     progress("files", len(infos), len(infos))
     steps = [
@@ -90,9 +92,9 @@ def examine_folder(
         files.check_permissions(data, repair),
     ]
     if sure:
-        steps[:0] = [strays.check_orphaned_files(data, unfinished, repair)]
+        steps[:0] = [check_orphaned_files(data, unfinished, repair)]
         if not unfinished:
-            steps.insert(1, strays.check_unclaimed_blobs(data, needed, repair))
+            steps.insert(1, check_unclaimed_blobs(data, blob_hashes, repair))
     else:
         yield Finding("", "Which sessions there are is not sure: no file of any was touched.", "fine")
     for step in steps:
@@ -118,14 +120,14 @@ class _SessionReport(NamedTuple):
 def _examine_session(data: FolderContents, info: SessionInfo, repair: bool, *, is_unfinished: bool) -> _SessionReport:
     """Examine one session under a lock: an exclusive one for repairs, else one that only prevents its removal."""
     name = info.name
-    used = repair and data.locks.is_in_use(name)
+    is_in_use = repair and data.locks.is_in_use(name)
     try:
-        if repair and not used:
+        if repair and not is_in_use:
             with data.locks.exclusive(name):
                 return _SessionExamination(data, info, repair=True, is_unfinished=is_unfinished).run()
         with data.locks.hold(name):
             looked = _SessionExamination(data, info, repair=False, is_unfinished=is_unfinished).run()
-        if used:
+        if is_in_use:
             looked.findings.append(Finding(name, "It is in use: examined, not repaired.", "fine"))
         return looked
     except SessionNotFound:
@@ -150,22 +152,22 @@ class _SessionExamination:
 
     def run(self) -> _SessionReport:
         data = self._data
-        found = survey_log(data.store, data.blobs, self._name)
-        if not found.head:
+        survey = survey_log(data.store, data.blobs, self._name)
+        if not survey.head:
             self._add(f"Its {self._head} records are not to be found under its name.", "broken", _RESTORE_REMEDY)
             return _SessionReport(self._findings, is_listed_correctly=False)
-        if found.faults:
-            found = self._mend_records(found)
+        if survey.faults:
+            survey = self._mend_records(survey)
         if not self._is_unfinished:
-            self._check_claims(found)
-        if not found.faults:
+            self._check_claims(survey)
+        if not survey.faults:
             log = data.open_log(self._name)
             self._check_values(log)
             self._check_events(log)
             self._check_snapshot(log)
             if not self._is_unfinished:
                 self._check_trace(log)
-        return _SessionReport(self._findings, found.blob_hashes)
+        return _SessionReport(self._findings, survey.blob_hashes)
 
     def _add(self, what: str, severity: Severity, remedy: str = "") -> None:
         self._findings.append(Finding(self._name, what, severity, remedy))
@@ -175,22 +177,22 @@ class _SessionExamination:
 
     # --- records --------------------------------------------------------------------------------------------------
 
-    def _mend_records(self, found: LogSurvey) -> LogSurvey:
-        for fault in found.faults:
+    def _mend_records(self, survey: LogSurvey) -> LogSurvey:
+        for fault in survey.faults:
             if not (self._repair and fault.is_repairable):
                 self._add(
                     _describe_fault(fault), "broken", _RESTORE_REMEDY if fault.is_repairable else "It is left as it is."
                 )
-        repairable = [fault for fault in found.faults if fault.is_repairable]
+        repairable = [fault for fault in survey.faults if fault.is_repairable]
         if not (self._repair and repairable):
-            return found
+            return survey
         try:
             places = [self._save_remains(fault) for fault in repairable]
             self._replace_records(repairable)
         except TidegateError as hindrance:
             for fault in repairable:
                 self._add(_describe_fault(fault), "broken", f"They could not be replaced: {hindrance}")
-            return found
+            return survey
         for fault, place in zip(repairable, places, strict=True):
             self._add(f"{_describe_fault(fault)} They are lost; the other records are intact.", "lost", place)
         return survey_log(self._data.store, self._data.blobs, self._name)
@@ -201,7 +203,7 @@ class _SessionExamination:
         if not rows and isinstance(self._data.store, SqliteStore):
             rows = read_raw_rows(self._data.store.path, self._name, fault.first, fault.last)
         if fault.blob_hash:
-            strays.copy_blob_to_damaged(self._data, fault.blob_hash)
+            copy_blob_to_damaged(self._data, fault.blob_hash)
         names = []
         for number, row in enumerate(rows):
             place = files.free_damaged_path(self._data, f"records-{self._key}-{fault.first}-{fault.last}.{number}")
@@ -226,7 +228,7 @@ class _SessionExamination:
             },
         )
 
-    def _check_claims(self, found: LogSurvey) -> None:
+    def _check_claims(self, survey: LogSurvey) -> None:
         """Check that all blobs of the log are claimed. Superfluous claims of an intact log are removed."""
         blobs = self._data.blobs
         if blobs is None:
@@ -234,25 +236,27 @@ class _SessionExamination:
         try:
             claimed = blobs.claimed_by(self._name)
         except DamagedData as damage:
-            if self._repair and not found.faults:
-                blobs.set_claims(self._name, found.blob_hashes)
+            if self._repair and not survey.faults:
+                blobs.set_claims(self._name, survey.blob_hashes)
             self._add_mended(damage.args[0])
             return
-        absent = found.blob_hashes - claimed
+        absent = survey.blob_hashes - claimed
         if absent:
             if self._repair:
-                blobs.set_claims(self._name, found.blob_hashes | claimed)
+                blobs.set_claims(self._name, survey.blob_hashes | claimed)
             self._add_mended(f"{len(absent)} large records were not claimed, and could have been removed.")
-        elif claimed > found.blob_hashes and self._repair and not found.faults:
-            blobs.set_claims(self._name, found.blob_hashes)
+        elif claimed > survey.blob_hashes and self._repair and not survey.faults:
+            blobs.set_claims(self._name, survey.blob_hashes)
 
     def _check_values(self, log: KeptLog) -> None:
         """Find impossible times and numbers. They do no harm, since they are ignored, but they are displayed."""
-        found = impossible_values(log)
-        if not found:
+        problems = impossible_values(log)
+        if not problems:
             return
-        first = next(iter(found))
-        which = f"{format_count(len(found), 'record')} with impossible values; record {first}: {found[first].why}."
+        first = next(iter(problems))
+        which = (
+            f"{format_count(len(problems), 'record')} with impossible values; record {first}: {problems[first].why}."
+        )
         store = self._data.store
         if not (self._repair and isinstance(store, RewritableStore)):
             self._add(which, "broken", "With --repair they are corrected: counted again, at the time before.")
@@ -261,7 +265,7 @@ class _SessionExamination:
         blobs = self._data.blobs
         store.rewrite(
             self._name,
-            {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in found.items()},
+            {seq: store_if_large(encode_event(wrong.right), self._name, blobs) for seq, wrong in problems.items()},
         )
         if os.path.lexists(self._data.trace_path(self._name)):
             trace = Trace(self._data.trace_path(self._name), self._name, self._data.mask)
@@ -358,3 +362,127 @@ _FORK_REMEDY = "Fork it before that, or forget what is in the way."
 def _describe_fault(fault: RecordFault) -> str:
     many = f"Records {fault.first} to {fault.last} are" if fault.last > fault.first else f"Record {fault.first} is"
     return f"{many} not what was written: {fault.reason}"
+
+
+# --- data without a session ------------------------------------------------------------------------------------------
+# Files, traces, snapshots and claims without a log, and unused blobs. A removal deletes all of these, or is finished
+# later. So if something is left without a removal, the log itself may have been lost: nothing is deleted then but
+# what could be rebuilt from a log.
+
+
+def check_orphaned_files(data: FolderContents, unfinished: Set[str], repair: bool) -> Iterator[Finding]:
+    """Find files of sessions that no longer exist. Only run if the list of sessions is reliable.
+
+    `unfinished` are sessions that a fork, an import or a removal has yet to make or to remove.
+    """
+    root, keys = data.root, _session_keys(data) | set(map(session_file_key, unfinished))
+    orphans: list[tuple[str, str, Path]] = []
+    for path in _entries(root / "sessions"):
+        orphans += [("files", path.name, path)] if _is_folder(path) else []
+    for path in _entries(root / "traces"):
+        ours = path.suffix == ".jsonl" and decode_trace_line(_read_start(path).partition(b"\n")[0]) is not None
+        orphans += [("trace", path.stem, path)] if ours else []
+    for path in _entries(root / "views"):
+        orphans += [("snapshot", path.name, path)] if _read_start(path).startswith(b"tidegate view") else []
+    orphans += [("recall index", path.name, path) for path in _entries(root / "recall") if is_recall_file(path)]
+    # Any file among the claims counts: while one of them cannot be read, no blob is ever deleted.
+    orphans += [("claims", path.name, path) for path in _entries(root / "blobs" / "claims")]
+    for what, key, path in orphans:
+        if key not in keys:
+            yield from _handle_orphan(data, path, key, what, repair)
+
+
+def _session_keys(data: FolderContents) -> set[str]:
+    return {session_file_key(info.name) for info in data.store.sessions()}
+
+
+def _handle_orphan(data: FolderContents, path: Path, key: str, what: str, repair: bool) -> Iterator[Finding]:
+    """Handle one orphan. The sessions are listed again under its lock: a new session has files before it has a log."""
+    description = f"Data of a session that no longer exists: {what} ({path.name})."
+    with data.locks.exclusive_key(key) as acquired:
+        if not acquired or key in _session_keys(data):
+            return
+        if not repair:
+            yield Finding("", description, "broken", "With --repair it is moved to damaged/.")
+            return
+        try:
+            yield Finding("", description, "mended", _remove_or_move(data, path, key, what))
+        except (OSError, TidegateError) as hindrance:
+            yield Finding("", description, "broken", str(hindrance))
+
+
+def _remove_or_move(data: FolderContents, path: Path, key: str, what: str) -> str:
+    if what in ("snapshot", "recall index"):
+        path.unlink()
+        return "It is removed."
+    if what == "claims":
+        _save_blobs(data, key)
+    return f"It is now {move_to_damaged(data, path, what)}; remove that if you do not miss it."
+
+
+def _save_blobs(data: FolderContents, key: str) -> None:
+    """Copy the blobs that only this session claims: without its claims they would be deleted."""
+    claims = BlobClaims(data.root / "blobs" / "claims")
+    others = _claimed_blobs(claims, *(other for other in claims.session_keys() if other != key))
+    for sha in _claimed_blobs(claims, key) - others:
+        copy_blob_to_damaged(data, sha)
+
+
+def _claimed_blobs(claims: BlobClaims, *keys: str) -> set[str]:
+    return {sha for key in keys if is_regular_file(claims.folder / key) for sha in claims.read(key).sizes}
+
+
+def copy_blob_to_damaged(data: FolderContents, sha: str) -> None:
+    path = data.root / "blobs" / sha[:2] / sha
+    place = data.root / DAMAGED_FOLDER / f"blob-{sha}"
+    if is_regular_file(path) and not place.exists():
+        make_folder(place.parent)
+        os.link(path, place)
+
+
+def _entries(folder: Path) -> list[Path]:
+    """The entries of a folder, without locks and unfinished files."""
+    if not folder.is_dir() or folder.is_symlink():
+        return []
+    return [path for path in sorted(folder.iterdir()) if not path.name.startswith(".")]
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
+
+
+def _read_start(path: Path, size: int = 65_536) -> bytes:
+    """The first bytes of a regular file; empty if it is none or cannot be read."""
+    if not is_regular_file(path):
+        return b""
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError:
+        return b""
+
+
+def check_unclaimed_blobs(data: FolderContents, blob_hashes: set[str], repair: bool) -> Iterator[Finding]:
+    """Find blobs that no session claims or needs. They are deleted only if all claims can be read."""
+    if data.blobs is None or not data.blobs.folder.is_dir():
+        return
+    claims = BlobClaims(data.blobs.folder / "claims")
+    blob_hashes = blob_hashes | _claimed_blobs(claims, *claims.session_keys())
+    shelves = [path for path in _entries(data.blobs.folder) if len(path.name) == 2 and _is_folder(path)]
+    idle = [
+        path for shelf in shelves for path in _entries(shelf) if len(path.name) == 64 and path.name not in blob_hashes
+    ]
+    if not idle:
+        return
+    what = f"{len(idle)} large records are needed by no session."
+    if not repair:
+        yield Finding("", what, "broken", "They are removed with --repair.")
+        return
+    try:
+        collection = data.blobs.collect()
+    except TidegateError as hindrance:
+        yield Finding("", what, "broken", str(hindrance))
+    else:
+        yield Finding(
+            "", what, "mended", f"Removed: {format_count(collection.count, 'file')} with {collection.size:,} bytes."
+        )

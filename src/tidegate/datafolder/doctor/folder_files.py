@@ -87,7 +87,7 @@ _INTERRUPTED = {
 
 def check_unfinished_changes(data: FolderContents, repair: bool) -> Iterator[Finding]:
     """Changes of several steps that a crash interrupted, or that another process is making."""
-    found = list_unfinished(data)
+    changes = list_unfinished(data)
     for file in data.retention_folder.names():
         if not file.endswith(".json"):
             continue
@@ -97,9 +97,9 @@ def check_unfinished_changes(data: FolderContents, repair: bool) -> Iterator[Fin
             yield _unreadable_mark(data, file, repair)
             continue
         change = UnfinishedChange(mark.session, "remove")
-        if mark.days == BEING_REMOVED and change not in found:  # of an earlier version
-            found.append(change)
-    for change in found:
+        if mark.days == BEING_REMOVED and change not in changes:  # of an earlier version
+            changes.append(change)
+    for change in changes:
         what = _INTERRUPTED[change.act]
         if not repair:
             yield Finding(change.session, what, "unfinished", COMPLETED_LATER)

@@ -105,13 +105,13 @@ def list_damaged_pieces(data: Path) -> tuple[str, ...]:
 
 def map_changed_hashes(folder: TextFolder, words: PhraseRemover) -> dict[str, str]:
     """Return the old and the new hashes of the files that will change."""
-    found: dict[str, str] = {}
+    hashes: dict[str, str] = {}
     for name in folder.names():
         text = _text(folder, name)
         new = words.remove_from_text(text)
         if new != text:
-            found[_hash(_raw(folder, name))] = _hash(new.encode("utf-8", "surrogateescape"))
-    return found
+            hashes[_hash(_raw(folder, name))] = _hash(new.encode("utf-8", "surrogateescape"))
+    return hashes
 
 
 def _hash(data: bytes) -> str:

@@ -84,7 +84,7 @@ class ForgetReport(msgspec.Struct, frozen=True):
             f" {format_count(len(self.changed_files), 'file')}, {format_count(len(self.changed_notes), 'note')},"
             f" {format_count(self.removed_blobs, 'large record')}"
         ]
-        for what, found in (
+        for what, names in (
             ("forgotten", self.message_ids),
             ("files changed or removed", self.changed_files),
             ("notes changed", self.changed_notes),
@@ -92,7 +92,7 @@ class ForgetReport(msgspec.Struct, frozen=True):
             ("notes of this session that may still tell of it", self.session_notes),
             ("damaged pieces that could not be looked into", self.damaged_pieces),
         ):
-            lines += [f"  {what}: {', '.join(map(clean_line, found))}"] if found else []
+            lines += [f"  {what}: {', '.join(map(clean_line, names))}"] if names else []
         return "\n".join(lines)
 
 
@@ -112,10 +112,10 @@ def forget_session(data: FolderContents, name: str, *, step: StepCallback = igno
     """Remove a session with all that belongs to it. The notes it wrote are kept, and listed in the report."""
     if not (data.store.head(name) or get_retention_days(data, name) == BEING_REMOVED or data.session_files(name).has()):
         raise session_not_found(name)
-    removed = remove_session(data, name, FORGOTTEN_REASON, step=step)
+    removal = remove_session(data, name, FORGOTTEN_REASON, step=step)
     return ForgetReport(
         name,
-        changed_records=removed.records,
+        changed_records=removal.records,
         session_notes=list_session_notes(data.notes, name),
         damaged_pieces=list_damaged_pieces(data.root),
     )
@@ -188,14 +188,14 @@ def preview_forget(
     if phrase is not None:
         text = _check_phrase(phrase)
         words = PhraseRemover(text, map_changed_hashes(files, PhraseRemover(text)))
-        found = _find_changes(log, words.remove_from_event)
-        changed = find_changed_files(files, lambda _, held: words.remove_from_text(held), words.remove_from_text)
+        changes = _find_changes(log, words.remove_from_event)
+        changed_files = find_changed_files(files, lambda _, held: words.remove_from_text(held), words.remove_from_text)
         changed_notes = find_changed_files(notes, lambda _, held: remove_phrase_from_note(held, words))
     elif idents:
         ids = frozenset(idents)
         change_file, change_note = _message_removers(data, log, ids)
-        found = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
-        changed, changed_notes = find_changed_files(files, change_file), find_changed_files(notes, change_note)
+        changes = _find_changes(log, lambda event: blank_event(event, ids), about=set(ids))
+        changed_files, changed_notes = find_changed_files(files, change_file), find_changed_files(notes, change_note)
     else:
         return ForgetReport(
             name,
@@ -205,11 +205,11 @@ def preview_forget(
         )
     return ForgetReport(
         name,
-        found.ids,
-        len(found.changes),
-        changed,
+        changes.ids,
+        len(changes.changes),
+        changed_files,
         changed_notes,
-        derived_ids=found.derived_ids,
+        derived_ids=changes.derived_ids,
         session_notes=list_session_notes(data.notes, name) if idents else (),
     )
 
@@ -258,20 +258,20 @@ def _get_rewritable_store(data: FolderContents) -> RewritableStore:
 
 def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str] | None = None) -> _LogChanges:
     changes: dict[int, Event] = {}
-    ids, texts, marked, noted = list[str](), list[str](), list[str](), set[str]()
+    ids, texts, tombstones, noted_places = list[str](), list[str](), list[str](), set[str]()
     about = set(about or ())
     for event in log.read():
         texts += (again := find_derived_messages(event, about))
         about.update(again)
         if (forgotten := read_note(event.payload, ContentForgotten)) is not None:
-            noted.update(forgotten.places)
+            noted_places.update(forgotten.places)
         new = change(event)
         if new is not event:
             changes[event.seq] = new
             ids += _changed_ids(event, new)
         elif TOMBSTONE.encode() in encode_event(event):
-            marked.append(_event_name(event))
-    unsaid = () if changes else tuple(place for place in marked if place not in noted)
+            tombstones.append(_event_name(event))
+    unsaid = () if changes else tuple(place for place in tombstones if place not in noted_places)
     return _LogChanges(changes, tuple(ids), tuple(each for each in texts if each not in ids), unsaid)
 
 
@@ -290,13 +290,13 @@ def _changed_ids(old: Event, new: Event) -> Iterator[str]:
                 yield edit.message.id
 
 
-def _rewrite_log(data: FolderContents, name: str, found: _LogChanges, step: StepCallback) -> int:
+def _rewrite_log(data: FolderContents, name: str, changes: _LogChanges, step: StepCallback) -> int:
     """Rewrite all records at once; then append the event that says so; then delete blobs no record refers to."""
-    records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in found.changes.items()}
+    records = {seq: store_if_large(encode_event(event), name, data.blobs) for seq, event in changes.changes.items()}
     # Also without changes: an earlier run may have been killed before the replaced records were erased from the disk.
     _get_rewritable_store(data).rewrite(name, records)
     step("log rewritten")
-    places = [_event_name(event) for event in found.changes.values()] or found.unnoted_tombstones
+    places = [_event_name(event) for event in changes.changes.values()] or changes.unnoted_tombstones
     if places:
         log = data.open_log(name)
         log.append(Event(log.head + 1, data.clock(), ContentForgotten(tuple(places)).pack()))

@@ -131,15 +131,15 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
 
 def _blank_message(message: Message) -> Message:
     """Replace all content by one mark. Calls and results stay without their content."""
-    kept: list[Part] = []
+    parts: list[Part] = []
     for part in message.parts:
         if isinstance(part, Call):
-            kept.append(Call(part.id, part.name))
+            parts.append(Call(part.id, part.name))
         elif isinstance(part, Result):
-            kept.append(Result(part.call_id, (Text(TOMBSTONE),), part.error))
-        elif isinstance(part, Text | Image) and Text(TOMBSTONE) not in kept:
-            kept.append(Text(TOMBSTONE))
-    return msgspec.structs.replace(message, parts=tuple(kept or [Text(TOMBSTONE)]))
+            parts.append(Result(part.call_id, (Text(TOMBSTONE),), part.error))
+        elif isinstance(part, Text | Image) and Text(TOMBSTONE) not in parts:
+            parts.append(Text(TOMBSTONE))
+    return msgspec.structs.replace(message, parts=tuple(parts or [Text(TOMBSTONE)]))
 
 
 def find_derived_messages(event: Event, about: set[str]) -> list[str]:
@@ -285,13 +285,13 @@ class PhraseRemover:
         if isinstance(part, Result):
             inner = tuple(self._remove_from_visible_part(each, torn) for each in part.parts)
             return Result(self._call_id(part.call_id, seq), inner, part.error)
-        named = (
+        values = (
             self._call_id(part.id, seq),
             self.remove_from_text(part.name),
             self.remove_from_json(part.arguments, "{}"),
         )
-        changed = named != (part.id, part.name, part.arguments) or self.matches(part.opaque)
-        return Call(*named) if changed else part
+        is_new = values != (part.id, part.name, part.arguments) or self.matches(part.opaque)
+        return Call(*values) if is_new else part
 
     def _remove_from_visible_part(self, part: Text | Image, torn: bool) -> Text | Image:
         if isinstance(part, Image):
@@ -306,17 +306,17 @@ class PhraseRemover:
             self._new_call_ids[ident] = f"forgotten-{seq}-{len(self._new_call_ids)}"
         return self._new_call_ids.get(ident, ident)
 
-    def _noted(self, noted: NoteAdded) -> NoteAdded:
-        if isinstance(noted, BranchStarted) or is_note(noted, *_KEPT_NOTES):
-            return noted
-        if is_note(noted, StateNote, PreparedSummary):
-            return msgspec.structs.replace(noted, text=self.remove_from_json(noted.text, "{}"))
-        text = self._tools(noted.text) if is_note(noted, ToolsSet) else self.remove_from_text(noted.text)
-        if not is_note(noted, SystemSet, ToolsSet):
-            return msgspec.structs.replace(noted, topic=self.remove_from_text(noted.topic), text=text)
-        if text == noted.text:
-            return noted
-        return msgspec.structs.replace(noted, text=text, tokens=_bound_text_tokens(text, noted.tokens))
+    def _noted(self, note: NoteAdded) -> NoteAdded:
+        if isinstance(note, BranchStarted) or is_note(note, *_KEPT_NOTES):
+            return note
+        if is_note(note, StateNote, PreparedSummary):
+            return msgspec.structs.replace(note, text=self.remove_from_json(note.text, "{}"))
+        text = self._tools(note.text) if is_note(note, ToolsSet) else self.remove_from_text(note.text)
+        if not is_note(note, SystemSet, ToolsSet):
+            return msgspec.structs.replace(note, topic=self.remove_from_text(note.topic), text=text)
+        if text == note.text:
+            return note
+        return msgspec.structs.replace(note, text=text, tokens=_bound_text_tokens(text, note.tokens))
 
     def _tools(self, text: str) -> str:
         tools = msgspec.json.decode(text, type=tuple[Tool, ...])
@@ -341,9 +341,9 @@ def _bound_message_tokens(message: Message, old: int) -> int:
 
 
 def _bound_text_tokens(text: str, old: int) -> int:
-    grown = old + _EXTRA_TOKENS * text.count(TOMBSTONE)
+    upper = old + _EXTRA_TOKENS * text.count(TOMBSTONE)
     return min(
-        max(grown, MESSAGE_OVERHEAD + TokenEstimator().count_text(text)),
+        max(upper, MESSAGE_OVERHEAD + TokenEstimator().count_text(text)),
         MESSAGE_OVERHEAD + _ByteCounter().count_text(text),
     )
 

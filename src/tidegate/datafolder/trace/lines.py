@@ -36,6 +36,7 @@ _MAX_TEXT_CHARS, _MAX_NAME_CHARS, _MAX_IDS = 500, 100, 20
 """Limits of a line: characters of a text, characters of a name, number of ids."""
 _MASKED_CHARS, _MARGIN = 20_000, 4_000
 _CUT = " [...]"
+_TAIL_BYTES = 256 * 1024
 
 _ERROR_NOTES = (ProgramError, SummaryFailed, RequestOverflowed)
 _OWN_PURPOSES = frozenset({"summary", "state_note", "interrupted", "compaction"})
@@ -136,11 +137,15 @@ def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, 
     message, lines = what.message, list[TraceLine]()
     text = mask("\n".join(texts_of(message))) if content else None
     for call in calls_of(message):
-        called = line("tool_call")
-        called.id, called.call, called.name = _clip_name(message.id), _clip_name(call.id), _clip_name(mask(call.name))
-        called.arguments = mask(call.arguments) if content else _mask_and_clip(call.arguments, mask)
-        called.chars = len(call.arguments)
-        lines.append(called)
+        call_line = line("tool_call")
+        call_line.id, call_line.call, call_line.name = (
+            _clip_name(message.id),
+            _clip_name(call.id),
+            _clip_name(mask(call.name)),
+        )
+        call_line.arguments = mask(call.arguments) if content else _mask_and_clip(call.arguments, mask)
+        call_line.chars = len(call.arguments)
+        lines.append(call_line)
     if lines:
         lines[0].text = text or None
         return lines
@@ -185,11 +190,11 @@ def _used(what: UsageReported, line: TraceLine) -> TraceLine:
 
 
 def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
-    paid = read_note(what, SideCost)
-    if paid is not None and paid.purpose in _OWN_PURPOSES:
-        used = _used(UsageReported(paid.model, 0, 0, *paid.usage[:4]), line("model_usage"))
-        used.kind, used.head, used.counted = paid.purpose, None, None
-        return used
+    cost = read_note(what, SideCost)
+    if cost is not None and cost.purpose in _OWN_PURPOSES:
+        usage_line = _used(UsageReported(cost.model, 0, 0, *cost.usage[:4]), line("model_usage"))
+        usage_line.kind, usage_line.head, usage_line.counted = cost.purpose, None, None
+        return usage_line
     if (denial := read_note(what, Denial)) is not None:
         denied = line("tool_denied")
         denied.call, denied.name = _clip_name(mask(denial.call_id)), _clip_name(mask(denial.tool))
@@ -197,11 +202,11 @@ def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) ->
         return denied
     kind = kind_of(what)
     own = _EVENT_NAMES.get(kind) if kind is not None else None
-    noted = line(own or ("error" if kind in _ERROR_NOTES else "note"))
-    noted.topic = None if own else _clip_name(mask(what.topic))
-    noted.text = _mask_and_clip(what.text, mask) if what.text else None
-    noted.chars, noted.tokens = len(what.text) or None, what.tokens or None
-    return noted
+    note_line = line(own or ("error" if kind in _ERROR_NOTES else "note"))
+    note_line.topic = None if own else _clip_name(mask(what.topic))
+    note_line.text = _mask_and_clip(what.text, mask) if what.text else None
+    note_line.chars, note_line.tokens = len(what.text) or None, what.tokens or None
+    return note_line
 
 
 def _clip_name(text: str) -> str:
@@ -211,9 +216,9 @@ def _clip_name(text: str) -> str:
 def _mask_and_clip(text: str, mask: TextMask) -> str:
     """Mask a text, then clip it: half a key would not be recognized. Of a huge text only the beginning is searched, and
     its end, where a key may be cut, is not shown."""
-    seen = clip_chars(text, _MASKED_CHARS, mode="head", notice="").text
-    clip = mask(seen)
-    if len(seen) < len(text):
+    beginning = clip_chars(text, _MASKED_CHARS, mode="head", notice="").text
+    clip = mask(beginning)
+    if len(beginning) < len(text):
         clip = clip_chars(clip, max(0, len(clip) - _MARGIN), mode="head", notice="").text
     elif len(clip) <= _MAX_TEXT_CHARS:
         return clip
@@ -248,6 +253,18 @@ def read_trace(path: Path | str, start: int = 0) -> Iterator[TraceLine]:
                 yield line
 
 
+def read_last_lines(path: Path, count: int) -> list[TraceLine]:
+    """Return the last lines of a file, without reading all of a long one."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            data = file.read()
+    except OSError:
+        return []
+    lines = [decode_trace_line(line) for line in data.splitlines(keepends=True)[-count:]]
+    return [line for line in lines if line is not None]
+
+
 class ModelUsage(msgspec.Struct):
     """The usage of one model. `input_tokens` includes cached tokens."""
 
@@ -263,10 +280,10 @@ def sum_usage_by_model(lines: Iterable[TraceLine]) -> dict[str, ModelUsage]:
     usages: dict[str, ModelUsage] = {}
     for line in lines:
         if line.event == "model_usage":
-            spent = usages.setdefault(line.model or "", ModelUsage())
-            spent.calls += 1
-            spent.input_tokens += line.input_tokens or 0
-            spent.output_tokens += line.output_tokens or 0
-            spent.cache_read += line.cache_read or 0
-            spent.cache_write += line.cache_write or 0
+            usage = usages.setdefault(line.model or "", ModelUsage())
+            usage.calls += 1
+            usage.input_tokens += line.input_tokens or 0
+            usage.output_tokens += line.output_tokens or 0
+            usage.cache_read += line.cache_read or 0
+            usage.cache_write += line.cache_write or 0
     return usages

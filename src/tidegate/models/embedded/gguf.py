@@ -126,10 +126,10 @@ def _token_bytes(fields: Mapping[str, _Value], family: str) -> int:
     each = number("embedding_length") // heads
     width = number("attention.key_length", each) + number("attention.value_length", each)
     listed = fields.get(f"{family}attention.head_count_kv")
-    kept = layers * number("attention.head_count_kv", heads)
+    heads_in_cache = layers * number("attention.head_count_kv", heads)
     if isinstance(listed, list):
-        kept = sum(each for each in listed if isinstance(each, int))
-    return 2 * kept * width or _DEFAULT_TOKEN_BYTES
+        heads_in_cache = sum(each for each in listed if isinstance(each, int))
+    return 2 * heads_in_cache * width or _DEFAULT_TOKEN_BYTES
 
 
 _TOKENS, _MERGES, _KINDS = "tokenizer.ggml.tokens", "tokenizer.ggml.merges", "tokenizer.ggml.token_type"

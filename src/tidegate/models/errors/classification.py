@@ -93,15 +93,15 @@ class ProviderError(TidegateError):
         words: str = "",
     ) -> None:
         super().__init__(cause, ERROR_REMEDIES[kind])
-        known = numbers or ErrorNumbers()
+        counts = numbers or ErrorNumbers()
         self.kind: ErrorKind = kind
         self.status = status
         self.retry_after = retry_after
-        self.window = known.window  # the model's window
-        self.prompt_tokens = known.tokens  # the prompt as the provider counted it
-        self.requested_output = known.output  # the requested output tokens
-        self.requested_total = known.total  # prompt and output together, where only the sum was named
-        self.limit = known.limit  # of a rate bucket, of the output or of the body
+        self.window = counts.window  # the model's window
+        self.prompt_tokens = counts.tokens  # the prompt as the provider counted it
+        self.requested_output = counts.output  # the requested output tokens
+        self.requested_total = counts.total  # prompt and output together, where only the sum was named
+        self.limit = counts.limit  # of a rate bucket, of the output or of the body
         self.words = words  # the provider's own, as far as they were compared with the table
         self.matched_row = why  # description of the row that matched; empty: only the status was used
 
@@ -225,44 +225,44 @@ def excess_fault(cause: str, mask: Callable[[str], str] | None = None) -> Provid
     return _build_error("excess", ErrorBody(sentences=[cause]), why="a limit of ours", mask=mask)
 
 
-def _classify(said: ErrorBody, status: int | None, request: bytes = b"") -> tuple[ErrorKind, ErrorNumbers, str]:
-    found = _match(said, status)
-    return _match(remove_quotations(said, request), status) if request and found[0] in SIZE_KINDS else found
+def _classify(body: ErrorBody, status: int | None, request: bytes = b"") -> tuple[ErrorKind, ErrorNumbers, str]:
+    match = _match(body, status)
+    return _match(remove_quotations(body, request), status) if request and match[0] in SIZE_KINDS else match
 
 
-def _match(said: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
-    answered = status
-    status = status or _find_status(said)
-    row = match_error(said.lines, status)
+def _match(body: ErrorBody, status: int | None) -> tuple[ErrorKind, ErrorNumbers, str]:
+    response_status = status
+    status = status or _find_status(body)
+    row = match_error(body.lines, status)
     if row is None:
-        error = match_error(said.lines_as_words, status)  # names as programs write them
+        error = match_error(body.lines_as_words, status)  # names as programs write them
         # Names of settings in a sentence are not evidence of a size.
-        row = None if error is not None and said.sentences and error.kind in SIZE_KINDS else error
+        row = None if error is not None and body.sentences and error.kind in SIZE_KINDS else error
     if status == 402:
         return "billing", ErrorNumbers(), "402 is about money, whatever it counts"
-    if row is WRAPPER_ALONE and len(said.sentences) > 1:
+    if row is WRAPPER_ALONE and len(body.sentences) > 1:
         row = None
     if row is None:
         return _classify_status(status), ErrorNumbers(), ""
     kind: ErrorKind = row.kind
     if status == 429 and kind == "server":
         kind = "rate_limit"  # some report an overloaded server as too many requests: both mean to wait
-    if kind == "transport" and answered is not None and answered >= 500 and answered != 504:
+    if kind == "transport" and response_status is not None and response_status >= 500 and response_status != 504:
         kind = "server"  # the line held, or there would be no status; what broke is behind the server
-    if kind == "transport" and status in (_REFUSALS if answered is None else STATUS_KINDS) and status != 408:
+    if kind == "transport" and status in (_REFUSALS if response_status is None else STATUS_KINDS) and status != 408:
         return _classify_status(status), ErrorNumbers(), ""
     if status == 413 and kind in ("server", "transport", "model", "unknown", "invalid_history"):
         kind = "bytes"
-    numbers = extract_numbers(kind, said)
+    numbers = extract_numbers(kind, body)
     return numbers.resolve_kind(kind), numbers, row.description
 
 
-def _find_status(said: ErrorBody) -> int | None:
+def _find_status(body: ErrorBody) -> int | None:
     """Return a status that is only in the body, where a client dropped the real one."""
-    if said.status is not None:
-        return said.status
-    found = (_STATUS_IN_TEXT.search(line) for line in said.sentences)
-    return next((int(match[1] or match[2]) for match in found if match is not None), None)
+    if body.status is not None:
+        return body.status
+    matches = (_STATUS_IN_TEXT.search(line) for line in body.sentences)
+    return next((int(match[1] or match[2]) for match in matches if match is not None), None)
 
 
 def _classify_status(status: int | None) -> ErrorKind:
@@ -273,7 +273,7 @@ def _classify_status(status: int | None) -> ErrorKind:
 
 def _build_error(
     kind: ErrorKind,
-    said: ErrorBody,
+    body: ErrorBody,
     *,
     status: int | None = None,
     numbers: ErrorNumbers | None = None,
@@ -281,11 +281,11 @@ def _build_error(
     wait: float | None = None,
     mask: Callable[[str], str] | None = None,
 ) -> ProviderError:
-    safe_text = (mask or SecretMask())(_cut_between_words(" ".join(said.sentences or said.codes)))
+    safe_text = (mask or SecretMask())(_cut_between_words(" ".join(body.sentences or body.codes)))
     safe_text = "".join(char if char.isprintable() else " " for char in safe_text)
     safe_text = safe_text if len(safe_text) <= MAX_SHOWN_CHARS else safe_text[: MAX_SHOWN_CHARS - 1] + "…"
     where = f" (HTTP {status})" if status is not None else ""
-    words = (mask or SecretMask())(" ".join((*said.sentences, *said.codes)))
+    words = (mask or SecretMask())(" ".join((*body.sentences, *body.codes)))
     fault = ProviderError(kind, "", status=status, numbers=numbers, retry_after=wait, why=why, words=words)
     room = fault.output_room
     cure = f" It fits with at most {room:,} tokens of output." if room else ""

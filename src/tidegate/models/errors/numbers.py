@@ -146,27 +146,27 @@ class ErrorNumbers(msgspec.Struct, frozen=True):
         return kind
 
 
-def extract_numbers(kind: ErrorKind, said: ErrorBody) -> ErrorNumbers:
+def extract_numbers(kind: ErrorKind, body: ErrorBody) -> ErrorNumbers:
     """Return the numbers that an error of this kind may contain."""
     sentences = _SENTENCES_BY_KIND.get(kind, ())
-    found = _match_numbers(sentences, said.sentences)
+    numbers = _match_numbers(sentences, body.sentences)
     if kind == "overflow":
         for field, name in _NUMBER_FIELDS.items():
-            if (count := said.counts.get(field, 0)) > 0:
-                found[name] = count
-    if "above" in found:
-        found["limit"] = found["above"] - 1
-    if "tokens" in found:
-        found["tokens"] += found.pop("tokens2", 0) + found.pop("tokens3", 0)
-    if not MIN_WINDOW_TOKENS <= found.get("window", MIN_WINDOW_TOKENS) <= MAX_WINDOW_TOKENS:
-        del found["window"]
-    return ErrorNumbers(**{name: number for name, number in found.items() if name in ErrorNumbers.__struct_fields__})
+            if (count := body.counts.get(field, 0)) > 0:
+                numbers[name] = count
+    if "above" in numbers:
+        numbers["limit"] = numbers["above"] - 1
+    if "tokens" in numbers:
+        numbers["tokens"] += numbers.pop("tokens2", 0) + numbers.pop("tokens3", 0)
+    if not MIN_WINDOW_TOKENS <= numbers.get("window", MIN_WINDOW_TOKENS) <= MAX_WINDOW_TOKENS:
+        del numbers["window"]
+    return ErrorNumbers(**{name: number for name, number in numbers.items() if name in ErrorNumbers.__struct_fields__})
 
 
 def list_number_phrases(line: str) -> list[str]:
     """The text of each known sentence about a length, an output or a rate that is in the line."""
-    known = (*_LENGTH_SENTENCES, *_OUTPUT_SENTENCES, *_RATE_SENTENCES, *_SIZE_SENTENCES)
-    return [match[0] for sentence in _compile_sentences(known) if (match := sentence.search(line))]
+    sentences = (*_LENGTH_SENTENCES, *_OUTPUT_SENTENCES, *_RATE_SENTENCES, *_SIZE_SENTENCES)
+    return [match[0] for sentence in _compile_sentences(sentences) if (match := sentence.search(line))]
 
 
 @cache

@@ -36,20 +36,20 @@ _ERROR_FIELD: Final = re.compile(r"""["'](?:message|msg|detail|code|type|error)[
 """Before the provider's own words, if an error in JSON is part of a sentence."""
 
 
-def remove_quotations(said: ErrorBody, request: bytes) -> ErrorBody:
+def remove_quotations(body: ErrorBody, request: bytes) -> ErrorBody:
     """The error without the text that repeats the request. `request` is its body; if it is not JSON, none is found."""
     try:
         value = msgspec.json.decode(request)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        return said
+        return body
     strings = {found for each in _list_strings(value) if len(found := _normalize(each)) >= _MIN_CHARS}
     whole_text = "\n".join(strings)
     return msgspec.structs.replace(
-        said,
-        sentences=[left for each in said.sentences if (left := _remove(each, strings, whole_text))],
+        body,
+        sentences=[left for each in body.sentences if (left := _remove(each, strings, whole_text))],
         codes=[
             code
-            for code in said.codes
+            for code in body.codes
             if not (
                 (_normalize(code) in strings and _names_size(code)) or _repeats_numbers(_normalize(code), whole_text)
             )

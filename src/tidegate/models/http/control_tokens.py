@@ -26,8 +26,8 @@ class ControlTokenEscaper:
     """`tokens` are those of a vocabulary; without any, those of the common formats."""
 
     def __init__(self, tokens: Iterable[str] = ()) -> None:
-        found = [re.escape(token) for token in sorted(tokens, key=len, reverse=True) if len(token) > 1]
-        self._pattern = re.compile("|".join(found or _COMMON_PATTERNS).encode())
+        patterns = [re.escape(token) for token in sorted(tokens, key=len, reverse=True) if len(token) > 1]
+        self._pattern = re.compile("|".join(patterns or _COMMON_PATTERNS).encode())
 
     def escape(self, request: bytes) -> bytes:
         """Return the request without control tokens in its texts; the same bytes if there are none."""
@@ -59,8 +59,8 @@ def _unescape_arguments(request: bytes) -> bytes:
 
 
 def _dicts(value: object, key: str) -> list[dict[str, object]]:
-    found = value.get(key) if isinstance(value, dict) else None
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    values = value.get(key) if isinstance(value, dict) else None
+    return [each for each in values if isinstance(each, dict)] if isinstance(values, list) else []
 
 
 def _reencode_json(arguments: str) -> str:

@@ -67,12 +67,12 @@ class RetrySettings(msgspec.Struct, frozen=True, kw_only=True):
     jitter: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
-    def delay_after(self, fault: ProviderError, tried: int) -> float | None:
-        if not fault.is_retryable or tried >= self.max_retries:
+    def delay_after(self, fault: ProviderError, attempts: int) -> float | None:
+        if not fault.is_retryable or attempts >= self.max_retries:
             return None
         if fault.retry_after is not None:
             return fault.retry_after * (1 + self.jitter() / 10) if fault.retry_after <= self.max_delay else None
-        return float(min(self.max_delay, self.first_delay * 2.0**tried) * (0.5 + self.jitter() / 2))
+        return float(min(self.max_delay, self.first_delay * 2.0**attempts) * (0.5 + self.jitter() / 2))
 
 
 class HttpProvider:
@@ -94,21 +94,21 @@ class HttpProvider:
         retries: RetrySettings | None = None,
         marks: ControlTokenEscaper | None = None,
     ) -> None:
-        found = get_dialect(dialect)
-        self.wire = found.name
+        definition = get_dialect(dialect)
+        self.wire = definition.name
         self._marks = marks
         self.model = model
-        self._endpoint = found.endpoint
+        self._endpoint = definition.endpoint
         self.url = _check_url(build_url(self._endpoint, model, base_url))
         self.limits = limits or ProviderLimits()
         self.retries = retries or RetrySettings()
-        sent = build_headers(self._endpoint, key, headers or {})
-        if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in sent.items()):
+        all_headers = build_headers(self._endpoint, key, headers or {})
+        if not all(name.isascii() and value.isascii() and value.isprintable() for name, value in all_headers.items()):
             raise BadInput("The key or a header holds characters that cannot be sent.", "Check how it was copied.")
         times = httpx.Timeout(self.limits.idle_seconds, connect=self.limits.connect_seconds)
 
         def add_key_headers(request: httpx.Request) -> httpx.Request:
-            request.headers.update(sent)
+            request.headers.update(all_headers)
             return request
 
         # In a closure and added to each request, so that no dump of this object or its client shows the key.
@@ -128,7 +128,7 @@ class HttpProvider:
 
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         body = add_stream_option(self._endpoint, request if self._marks is None else self._marks.escape(request))
-        tried = 0
+        attempts = 0
         while True:
             has_shown = False
             try:
@@ -138,11 +138,11 @@ class HttpProvider:
                         yield each
                 return
             except ProviderError as fault:
-                pause = self.retries.delay_after(fault, tried)
+                pause = self.retries.delay_after(fault, attempts)
                 if has_shown or pause is None:
                     raise
             await self.retries.sleep(pause)
-            tried += 1
+            attempts += 1
 
     async def _send_once(self, body: bytes) -> AsyncGenerator[Delta | Reply, None]:
         client = self.client()
@@ -188,9 +188,9 @@ class HttpProvider:
                     body += piece
                     if len(body) >= self.limits.max_error_bytes:
                         break
-        said = bytes(body[: self.limits.max_error_bytes])
+        text = bytes(body[: self.limits.max_error_bytes])
         return await asyncio.to_thread(
-            classify_response, response.status_code, said, response.headers, self._mask, request
+            classify_response, response.status_code, text, response.headers, self._mask, request
         )
 
     async def _read_answer(
@@ -302,9 +302,9 @@ class HttpProvider:
             raise self._transport_error(f"The answer is compressed with {encoding[:40]!r}, which was not requested.")
         unpacked = _create_decompressor() if encoding != "identity" else lambda data: iter([data] if data else [])
         async with aclosing(response.aiter_raw()) as pieces:  # type: ignore[type-var] # it is a generator
-            while (packed := await self._wait_until(deadline, anext(pieces, None))) is not None:
+            while (raw := await self._wait_until(deadline, anext(pieces, None))) is not None:
                 try:
-                    for piece in unpacked(packed):
+                    for piece in unpacked(raw):
                         size += len(piece)
                         if size > self.limits.max_answer_bytes:
                             raise self._limit_error(

@@ -63,16 +63,16 @@ def _over_one(check: Callable[[Store], None], make_store: MakeStore) -> None:
 
 
 def _over_two(check: Callable[[Store, Callable[[], Store]], None], make_store: MakeStore, again: Reopen) -> None:
-    opened = [make_store()]
+    stores = [make_store()]
 
     def another() -> Store:
-        opened.append(again(opened[0]))
-        return opened[-1]
+        stores.append(again(stores[0]))
+        return stores[-1]
 
     try:
-        _run(partial(check, opened[0], another))
+        _run(partial(check, stores[0], another))
     finally:
-        for store in opened:
+        for store in stores:
             store.close()
 
 

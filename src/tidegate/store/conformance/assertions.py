@@ -37,6 +37,6 @@ def make_records(first: int, last: int) -> list[bytes]:
 
 
 def get_session_info(store: Store, name: str) -> SessionInfo:
-    found = [info for info in store.sessions() if info.name == name]
-    expect_equal(len(found), 1, f"entries of {name!r} in sessions()")
-    return found[0]
+    infos = [info for info in store.sessions() if info.name == name]
+    expect_equal(len(infos), 1, f"entries of {name!r} in sessions()")
+    return infos[0]

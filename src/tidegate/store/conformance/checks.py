@@ -46,21 +46,21 @@ def _batches_are_numbered_like_single_records(store: Store) -> None:
 
 
 def _any_bytes_are_kept_as_they_are(store: Store) -> None:
-    wanted = [b"", b"\0", b"\xff\xfe\0\x80", bytes(range(256)) * 7, "注文\ud7ff".encode(), b"", b"\xed\xa0\x80"]
-    expect_equal(store.append("s", 0, wanted), len(wanted), "the head")
+    records = [b"", b"\0", b"\xff\xfe\0\x80", bytes(range(256)) * 7, "注文\ud7ff".encode(), b"", b"\xed\xa0\x80"]
+    expect_equal(store.append("s", 0, records), len(records), "the head")
     for _ in range(12):
-        store.append("s", store.head("s"), wanted)
-    expect_equal(read_records(store, "s"), wanted * 13, "records")
+        store.append("s", store.head("s"), records)
+    expect_equal(read_records(store, "s"), records * 13, "records")
     if not all(type(record) is bytes for record in store.read("s")):
         raise AssertionError("a record is not bytes")
 
 
 def _large_records_are_kept(store: Store) -> None:
     large = b"".join(b"%d," % (number * 7919) for number in range(200_000))
-    wanted = [b"before", large, b"after", bytes(3_000_000), b"end"]
-    for place, record in enumerate(wanted):
+    records = [b"before", large, b"after", bytes(3_000_000), b"end"]
+    for place, record in enumerate(records):
         store.append("s", place, [record])
-    expect_equal(read_records(store, "s") == wanted, True, "large records come back the same")
+    expect_equal(read_records(store, "s") == records, True, "large records come back the same")
     expect_equal(read_records(store, "s", 5), [b"end"], "the last one")
 
 
@@ -176,12 +176,12 @@ def _a_session_is_deleted_only_where_it_is_said_to_end(store: Store) -> None:
 def _reading_and_writing_go_together(store: Store) -> None:
     store.append("s", 0, make_records(1, 100))
     reading = store.read("s")
-    found = [next(reading) for _ in range(50)]
+    records = [next(reading) for _ in range(50)]
     for place in range(100, 300):
         store.append("s", place, make_records(place + 1, place + 1))
-    found += reading
-    expect_equal(found[:100], make_records(1, 100), "what was there when reading began")
-    expect_equal(found, make_records(1, len(found)), "what came after, without gap")
+    records += reading
+    expect_equal(records[:100], make_records(1, 100), "what was there when reading began")
+    expect_equal(records, make_records(1, len(records)), "what came after, without gap")
     two = store.read("s", 10), store.read("s", 20)
     expect_equal(
         [next(two[0]), next(two[1]), next(two[0])], [make_records(n, n)[0] for n in (10, 20, 11)], "two readers"

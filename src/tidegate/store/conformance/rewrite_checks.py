@@ -31,7 +31,7 @@ def _filled(store: Store, session: str = "s") -> list[bytes]:
 
 
 def _what_is_rewritten_stands_in_its_place(store: Store) -> None:
-    wanted = _filled(store)
+    expected = _filled(store)
     for changes in (
         {1: b"first"},
         {230: b""},
@@ -41,40 +41,42 @@ def _what_is_rewritten_stands_in_its_place(store: Store) -> None:
     ):
         _rewrite(store, "s", changes)
         for number, record in changes.items():
-            wanted[number - 1] = record
-        expect_equal(read_records(store, "s"), wanted, f"records after {min(changes)} to {max(changes)} were rewritten")
-        expect_equal(read_records(store, "s", max(changes)), wanted[max(changes) - 1 :], "and from there on")
+            expected[number - 1] = record
+        expect_equal(
+            read_records(store, "s"), expected, f"records after {min(changes)} to {max(changes)} were rewritten"
+        )
+        expect_equal(read_records(store, "s", max(changes)), expected[max(changes) - 1 :], "and from there on")
     expect_equal(store.head("s"), 230, "head")
 
 
 def _what_cannot_be_rewritten_changes_nothing(store: Store) -> None:
     expect_error(SessionNotFound, "rewriting no session", lambda: _rewrite(store, "s", {1: b"x"}))
-    wanted = _filled(store)
+    expected = _filled(store)
     before = store.sessions()
     for number in (0, -1, 231, 10**9):
         expect_error(BadInput, f"rewriting {number} of 230", partial(_rewrite, store, "s", {5: b"x", number: b"y"}))
     _rewrite(store, "s", {})
-    expect_equal(read_records(store, "s"), wanted, "records")
+    expect_equal(read_records(store, "s"), expected, "records")
     expect_equal(store.sessions(), before, "the list")
 
 
 def _a_rewritten_session_goes_on(store: Store) -> None:
-    wanted = _filled(store)
+    expected = _filled(store)
     store.fork("s", 200, "before")
     store.append("other", 0, [b"theirs"])
     changes = dict.fromkeys(range(3, 229, 5), b"")
     _rewrite(store, "s", changes)
-    expect_equal(read_records(store, "before"), wanted[:200], "a fork of before")
+    expect_equal(read_records(store, "before"), expected[:200], "a fork of before")
     expect_equal(read_records(store, "other"), [b"theirs"], "another session")
-    wanted = [changes.get(number, record) for number, record in enumerate(wanted, 1)]
+    expected = [changes.get(number, record) for number, record in enumerate(expected, 1)]
     for number in range(231, 301):
         expect_equal(store.append("s", number - 1, [b"on %d" % number]), number, "the next head")
-        wanted.append(b"on %d" % number)
+        expected.append(b"on %d" % number)
     store.fork("s", 250, "after")
-    expect_equal(read_records(store, "s"), wanted, "records")
-    expect_equal(read_records(store, "after"), wanted[:250], "a fork of after")
+    expect_equal(read_records(store, "s"), expected, "records")
+    expect_equal(read_records(store, "after"), expected[:250], "a fork of after")
     _rewrite(store, "after", {1: b"its own"})
-    expect_equal(read_records(store, "s"), wanted, "records when the fork was rewritten")
+    expect_equal(read_records(store, "s"), expected, "records when the fork was rewritten")
 
 
 def _the_list_tells_what_a_rewritten_session_takes(store: Store) -> None:
@@ -104,27 +106,27 @@ def _rewriting_and_appending_go_together(store: Store) -> None:
 
     run_in_threads([write, rewrite])
     records = read_records(store, "s")
-    wanted = [b"" if number % 4 == 1 else record for number, record in enumerate(make_records(1, 100), 1)]
+    expected = [b"" if number % 4 == 1 else record for number, record in enumerate(make_records(1, 100), 1)]
     expect_equal(len(records), 180, "records in all")
-    expect_equal([records[0], *records[1:99]], wanted[:99], "records of before")
-    kept = {b"more %d" % number: number for number in range(80)}
-    wrong = [record for place, record in enumerate(records[100:]) if kept.get(record, place) != place]
+    expect_equal([records[0], *records[1:99]], expected[:99], "records of before")
+    places = {b"more %d" % number: number for number in range(80)}
+    wrong = [record for place, record in enumerate(records[100:]) if places.get(record, place) != place]
     expect_equal(
         set(wrong) <= {b"more, rewritten"}, True, "what was appended meanwhile is there, or what was put there"
     )
 
 
 def _what_was_rewritten_is_seen_by_another(store: Store, another: Callable[[], Store]) -> None:
-    wanted = _filled(store)
+    expected = _filled(store)
     other = another()
     expect_equal(other.append("s", 230, [b"231"]), 231, "the other's append")
     for number, handle in ((10, store), (200, other), (231, store)):
         _rewrite(handle, "s", {number: b"gone"})
-    wanted = [b"gone" if number in (10, 200, 231) else record for number, record in enumerate([*wanted, b""], 1)]
-    expect_equal((read_records(store, "s"), read_records(other, "s")), (wanted, wanted), "records")
+    expected = [b"gone" if number in (10, 200, 231) else record for number, record in enumerate([*expected, b""], 1)]
+    expect_equal((read_records(store, "s"), read_records(other, "s")), (expected, expected), "records")
     expect_equal(store.append("s", 231, [b"on"]), 232, "the next append")
     store.close()
-    expect_equal(read_records(another(), "s"), [*wanted, b"on"], "records, opened again")
+    expect_equal(read_records(another(), "s"), [*expected, b"on"], "records, opened again")
 
 
 REWRITE_CHECKS: tuple[Callable[[Store], None], ...] = (

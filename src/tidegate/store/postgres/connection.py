@@ -62,24 +62,24 @@ def parse_url(url: str, tenant: str = "") -> str:
     if rest.count("@") > 1 or (at and "/" in user):
         raise BadInput("The address of PostgreSQL has an @ or / where none can be.", remedy)
     try:
-        given = conninfo_to_dict(url)
-        settings = {key: value for key, value in SETTINGS.items() if key not in given}
+        parts = conninfo_to_dict(url)
+        settings = {key: value for key, value in SETTINGS.items() if key not in parts}
         if tenant:
             escaped = tenant.replace("\\", "\\\\").replace(" ", "\\ ")
-            settings["options"] = f"{given.get('options') or ''} -c tidegate.tenant={escaped}".lstrip()
+            settings["options"] = f"{parts.get('options') or ''} -c tidegate.tenant={escaped}".lstrip()
         conninfo = make_conninfo(url, **settings)
     except psycopg.Error:
         raise BadInput("The address of PostgreSQL cannot be read.", remedy) from None
     # Without a host after it, user:password is read as host:port.
-    if not all(port == "" or port.isdecimal() for port in str(given.get("port", "")).split(",")):
+    if not all(port == "" or port.isdecimal() for port in str(parts.get("port", "")).split(",")):
         raise BadInput("The address of PostgreSQL has a port that is not a number.", remedy)
     return conninfo
 
 
 def describe_server(conninfo: str) -> str:
-    given = conninfo_to_dict(conninfo)
-    port = f":{given['port']}" if "port" in given else ""
-    return f"PostgreSQL database {given.get('dbname', '')!r} at {given.get('host', 'localhost')}{port}"
+    parts = conninfo_to_dict(conninfo)
+    port = f":{parts['port']}" if "port" in parts else ""
+    return f"PostgreSQL database {parts.get('dbname', '')!r} at {parts.get('host', 'localhost')}{port}"
 
 
 @contextmanager

@@ -130,8 +130,8 @@ class PostgresFolder:
         values = self._values(name)
         with self._connect(_UNKNOWN_CHANGE) as link, durable_transaction(link):
             link.execute(LOCK_FILE, values)
-            found = link.execute(FILE_SIZE, values).fetchone()
-            size, last = found if found else (0, -1)
+            row = link.execute(FILE_SIZE, values).fetchone()
+            size, last = row if row else (0, -1)
             tail = _read_tail(link, values, max(1, len(data)))
             there = find_overlap(tail, data)
             rest = data[there:]

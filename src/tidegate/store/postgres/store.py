@@ -172,11 +172,11 @@ class PostgresStore:
         }
         with self.connection(_UNKNOWN_APPEND) as link:
             with link.transaction() if self._needs_begin else nullcontext():
-                kept = {row[0] for row in link.execute(APPEND_MANY, values)}
-            refused = [name for name in names if name not in kept]
-            heads = dict(link.execute(HEADS, (refused,)).fetchall()) if refused else {}
+                successes = {row[0] for row in link.execute(APPEND_MANY, values)}
+            refusals = [name for name in names if name not in successes]
+            heads = dict(link.execute(HEADS, (refusals,)).fetchall()) if refusals else {}
         for name, append in zip(names, group, strict=True):
-            is_kept = name in kept
+            is_kept = name in successes
             append.outcome = (
                 append.after + len(append.records)
                 if is_kept
@@ -194,7 +194,7 @@ class PostgresStore:
                 head += len(batch)
         return head
 
-    def _append_again(self, session: str, after: int, batches: list[list[bytes]], lost: StoreUnreachable) -> int:
+    def _append_again(self, session: str, after: int, batches: list[list[bytes]], failure: StoreUnreachable) -> int:
         """Repeat an append whose connection was lost. If it was done, the second one finds that the head has moved."""
         hashes = [hashlib.sha256(record).digest() for batch in batches for record in batch]
         try:
@@ -207,7 +207,7 @@ class PostgresStore:
                     if not rows or rows != list(enumerate(hashes, after + 1)):
                         raise
         except StoreUnreachable:
-            raise lost from None
+            raise failure from None
         return after + len(hashes)
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
@@ -279,18 +279,18 @@ class PostgresStore:
         values = {"name": _encode_name(session), "at": at, "new": _encode_name(new)}
         remedy = "It is not known whether the fork was made: look before you try again."
         with self.connection(remedy, patience=0) as link, durable_transaction(link):
-            found = link.execute(FORK, values).fetchone()
-        if found is None:
+            row = link.execute(FORK, values).fetchone()
+        if row is None:
             raise session_not_found(session)
-        head, made = found
-        check_fork_request(session, at, head, new, taken=made is None)
+        head, copy_place = row
+        check_fork_request(session, at, head, new, taken=copy_place is None)
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."
         with self.connection(remedy, patience=0) as link, durable_transaction(link):
-            place, found = _lock_session(link, session)
-            if head is not None and head != found:
-                raise stale_head_error(session, head, found)
+            place, current_head = _lock_session(link, session)
+            if head is not None and head != current_head:
+                raise stale_head_error(session, head, current_head)
             link.execute("delete from tidegate_sessions where id = %s", (place,))
 
     def rewrite(self, session: str, changes: Mapping[int, bytes]) -> None:
@@ -305,11 +305,11 @@ class PostgresStore:
             with durable_transaction(link):
                 place, head = _lock_session(link, session)
                 check_record_numbers(session, numbers, head)
-                done = 0
+                count = 0
                 for batch in batches:
-                    values = {"id": place, "numbers": numbers[done : done + len(batch)], "records": batch}
+                    values = {"id": place, "numbers": numbers[count : count + len(batch)], "records": batch}
                     link.execute(REWRITE, values)
-                    done += len(batch)
+                    count += len(batch)
                 link.execute(RESIZE, (place,))
             with suppress(psycopg.Error):  # the records are rewritten even if this fails
                 link.execute("vacuum (skip_locked) tidegate_records")

@@ -16,8 +16,8 @@ Each row has its SHA-256. Damage is reported for the records that it hit; a sess
 from its records.
 
 Modules, from the bottom up: `connection` (open, transactions, errors), `rows` (formats and checksums), `tables` (read
-and write rows), `migrations`, `group_commit` (appends that wait share a transaction), `appends` (what that transaction
-does), `rewrite` (fork, rewrite, VACUUM), `store` (the public class), `inspection` (for the doctor).
+and write rows), `migrations`, `group_commit` (appends that wait share a transaction), `store` (the public class, and
+what an append, a fork, a rewrite and a VACUUM do), `inspection` (for the doctor).
 """
 
 from tidegate.store.sqlite.store import SqliteStore

@@ -9,25 +9,38 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+import msgspec
+
 from tidegate.core.errors import BadInput, NotKept, TidegateError
 from tidegate.store.errors import DamagedData
 from tidegate.store.group_commit import Append, GroupCommit
-from tidegate.store.memory import check_session_name, stale_head_error
+from tidegate.store.memory import check_fork_request, check_record_numbers, check_session_name, stale_head_error
 from tidegate.store.sqlite import connection
-from tidegate.store.sqlite.appends import Appends
 from tidegate.store.sqlite.connection import (
     FILE,
+    Database,
     Migration,
     Step,
     read_transaction,
+    roll_back,
     transact,
     translate_error,
     translate_errors,
+    truncate_wal,
 )
 from tidegate.store.sqlite.migrations import MIGRATIONS
-from tidegate.store.sqlite.rewrite import Vacuum, fork_session, rewrite_session
-from tidegate.store.sqlite.rows import SessionRow
-from tidegate.store.sqlite.tables import READ_ROWS, Tables
+from tidegate.store.sqlite.rows import (
+    PACK_BYTES,
+    PACK_RECORDS,
+    Damaged,
+    SessionRow,
+    digest_recent,
+    open_row,
+    pack_row,
+    pack_rows,
+    row_id,
+)
+from tidegate.store.sqlite.tables import READ_ROWS, Tables, row_id_span
 from tidegate.store.store import SessionInfo, SessionPage
 
 _ALL = "the list of sessions"
@@ -101,10 +114,10 @@ class SqliteStore:
     def _read_file_id(self) -> tuple[int, int]:
         """What identifies the file behind the name now; zeros if there is none."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return 0, 0
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
 
     def _check_file(self) -> None:
         """NotKept if the file was deleted or replaced: SQLite would write to a file that nobody can open any more."""
@@ -144,10 +157,10 @@ class SqliteStore:
 
     def delete(self, session: str, head: int | None = None) -> None:
         def work() -> None:
-            found = self._tables.get(session)
-            if head is not None and head != found.head:
-                raise stale_head_error(session, head, found.head)
-            self._tables.delete(found)
+            row = self._tables.get(session)
+            if head is not None and head != row.head:
+                raise stale_head_error(session, head, row.head)
+            self._tables.delete(row)
             self._vacuum.request()
 
         try:
@@ -184,14 +197,14 @@ class SqliteStore:
             yield
         self._run_vacuum("all sessions", "The sessions are deleted")
 
-    def _run_vacuum(self, session: str, done: str) -> None:
+    def _run_vacuum(self, session: str, success: str) -> None:
         """Wait for other writers as long as an append does. Eight busy ones let nobody in for some seconds."""
         try:
             with self._locked(session):
                 connection.check_free(self._db)
                 self._vacuum.run(self._timeout, READERS_WAIT)
         except (DamagedData, NotKept) as refusal:
-            cause = f"{done}; what stood there may still be in the file: {refusal.args[0]}"
+            cause = f"{success}; what stood there may still be in the file: {refusal.args[0]}"
             raise NotKept(cause, "Try again when the disk has recovered or fewer processes write.") from refusal
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
@@ -216,8 +229,8 @@ class SqliteStore:
         if self._commits.has_event_loop():
             return self._read_committed_head(session)
         with self._locked(session), read_transaction(self._db):
-            found = self._tables.find(session)
-            return found.head if found else 0
+            row = self._tables.find(session)
+            return row.head if row else 0
 
     def _read_committed_head(self, session: str) -> int:
         """Return the head over a connection of its own, which does not wait for the commit of other sessions."""
@@ -227,8 +240,8 @@ class SqliteStore:
                 raise sqlite3.ProgrammingError
             if self._reader is None:
                 self._reader = connection.open_reader(self.path, self._timeout)
-            found = Tables(self._reader).find(session)  # one statement, which needs no transaction
-            return found.head if found else 0
+            row = Tables(self._reader).find(session)  # one statement, which needs no transaction
+            return row.head if row else 0
 
     def sessions(self) -> list[SessionInfo]:
         with self._locked(_ALL), read_transaction(self._db):
@@ -274,3 +287,293 @@ class SqliteStore:
 
     def _describe(self, session: str) -> str:
         return f"session {session!r} in {self.path}"
+
+
+# --- fork, rewrite, and VACUUM ---------------------------------------------------------------------------------------
+# Changes to a log other than at its end. VACUUM removes what was there from the disk.
+
+
+def fork_session(db: Database, tables: Tables, session: str, at: int, new: str, now: float) -> None:
+    """Copy the rows before the one that holds record `at` as they are, and that one up to the record."""
+    source = tables.get(session)
+    check_fork_request(session, at, source.head, new, tables.find(new) is not None)
+    source = tables.save(tables.pack(source))
+    row = tables.find_row_before(source, at)
+    first = row.first if row else 1
+    records = tables.read(source, first)[: at - first + 1]
+    if first + len(records) <= at:
+        raise tables.make_damage_error(source, first + len(records), "they are not there")
+    copy = tables.create(new, now)
+    db.execute(
+        "INSERT INTO packed_rows SELECT id + ?, count, mark, sum, data FROM packed_rows WHERE id >= ? AND id < ?",
+        (row_id(copy.id - source.id, 0), row_id(source.id, 1), row_id(source.id, first)),
+    )
+    db.step("rows copied")
+    tables.insert(copy, [pack_row(first, records)])
+    tables.save(tables.with_measured_size(copy._replace(head=at, packed=at)))
+
+
+def rewrite_session(db: Database, tables: Tables, name: str, changes: Mapping[int, bytes]) -> None:
+    session = tables.get(name)
+    check_record_numbers(name, changes, session.head)
+    if not changes:
+        return
+    session = tables.pack(session)
+    last_number = 0
+    for number in sorted(changes):
+        if number > last_number:
+            last_number = _rewrite_row(db, tables, session, number, changes)
+            db.step("row rewritten")
+    tables.save(tables.with_measured_size(session))
+
+
+def _rewrite_row(db: Database, tables: Tables, session: SessionRow, number: int, changes: Mapping[int, bytes]) -> int:
+    """Rewrite the row that holds a number, with all changes in it. Return its last number.
+
+    Damaged records can only be replaced together: from where the last good row ends to where the next one starts.
+    """
+    row = tables.find_row_before(session, number)
+    records: list[bytes] = []
+    first, why = row.first if row else 1, "they are not there"
+    try:
+        records = open_row(row) if row else []
+    except Damaged as fault:
+        why = str(fault)
+    if number < first + len(records):
+        last = first + len(records) - 1
+        records = [changes.get(place, record) for place, record in enumerate(records, first)]
+    else:
+        first, last = first + len(records), tables.find_next_number(session, number) - 1
+        if not all(place in changes for place in range(first, last + 1)):
+            raise tables.make_damage_error(session, first, f"{why}; only all of them can be replaced")
+        records = [changes[place] for place in range(first, last + 1)]
+    db.execute("DELETE FROM packed_rows WHERE id BETWEEN ? AND ?", row_id_span(session, first, last))
+    tables.insert(session, pack_rows(first, records))
+    return last
+
+
+class Vacuum:
+    """Rewrites the file after something was removed, so that no copy of it remains.
+
+    SQLite leaves copies of rows on free pages and in the unused part of pages that it splits or joins, even with
+    `secure_delete`. As long as a record exists, they reveal nothing that the record does not. When it is forgotten, all
+    copies must be removed, and only VACUUM finds all of them.
+
+    `user_version` in the file says whether a VACUUM is due: an odd number means yes, also after a crash. It only ever
+    grows, so that a slow process does not take a new request for the one it has just served.
+    """
+
+    def __init__(self, db: Database, timeout: float) -> None:
+        self._db = db
+        self._timeout = timeout
+        self._postponed = 0
+        self.due = False
+        """Whether this process has requested a VACUUM that was not run yet."""
+
+    def request(self) -> None:
+        """Part of the transaction that removes something."""
+        self._set("user_version", (self._version() + 1 | 1) % (1 << 31))
+        self._db.step("vacuum requested")
+        self.due = True
+
+    def run(self, writers: float, readers: float) -> None:
+        """Run it if it is due. Wait up to this many seconds for other writers, and for readers.
+
+        While a reader is at work, the old pages stay in the write-ahead log until a later checkpoint.
+        """
+        if self._postponed:
+            return
+        self._set("busy_timeout", int(writers * 1000))
+        try:
+            roll_back(self._db)
+            version = self._version()
+            if version % 2:
+                self._db.execute("VACUUM")
+                self._db.step("file vacuumed")
+                transact(self._db, lambda: self._mark_done(version))
+            self._set("busy_timeout", int(readers * 1000))
+            truncate_wal(self._db)
+            self.due = False
+        finally:
+            self._set("busy_timeout", int(self._timeout * 1000))
+
+    @contextmanager
+    def postpone(self) -> Iterator[None]:
+        self._postponed += 1
+        try:
+            yield
+        finally:
+            self._postponed -= 1
+
+    def _mark_done(self, version: int) -> None:
+        if self._version() == version:
+            self._set("user_version", (version + 1) % (1 << 31))
+
+    def _version(self) -> int:
+        return int(self._db.execute("PRAGMA user_version").fetchone()[0])
+
+    def _set(self, pragma: str, value: int) -> None:
+        self._db.execute(f"PRAGMA {pragma}={value}").close()
+
+
+# --- appends ---------------------------------------------------------------------------------------------------------
+# Appends in one transaction. A trigger compares and swaps the head of each session: see `migrations.py`.
+
+
+MAX_PACKS = 64
+"""Sessions packed in one transaction, about 1 ms each, so that no append waits for hundreds of sessions."""
+MAX_CACHED_BYTES = 32 * 1024 * 1024
+_TAIL_BYTES = 1024  # of a cached session, without its records
+_INSERT = "INSERT INTO recent_rows VALUES (NULL, ?, ?, ?, ?)"
+_MORE_ROWS = ", (NULL, ?, ?, ?, ?)"
+_MAX_ALONE = 8
+"""Records that are written with one statement: each number of them is another statement, which SQLite prepares once."""
+
+
+class _OutdatedCache(Exception):
+    """Another process has changed what is cached here: the transaction must be repeated."""
+
+
+class _Tail(msgspec.Struct):
+    """The end of a session as this process wrote it last: how many records are recent, their bytes, and what they are.
+
+    `records` is None if one of them is damaged.
+    """
+
+    session: int
+    head: int
+    count: int
+    size: int
+    records: list[bytes] | None
+
+    def is_full(self, count: int, size: int) -> bool:
+        """Return whether the session is to be packed after this many more records and bytes."""
+        return self.count + count >= PACK_RECORDS or self.size + size >= PACK_BYTES
+
+    def add(self, records: list[bytes], size: int) -> None:
+        self.head += len(records)
+        self.count += len(records)
+        self.size += size
+        if self.records is not None:
+            self.records += records
+
+
+class Appends:
+    def __init__(self, db: Database, tables: Tables) -> None:
+        self._db = db
+        self._tables = tables
+        self._cache: dict[str, _Tail] = {}
+        self._cached_bytes = 0
+        self._is_valid = False  # whether the cache holds what was committed, not what was rolled back
+        self._rows: list[tuple[int, float, bytes, bytes]] = []
+        self._packs = 0
+
+    def invalidate(self) -> None:
+        self._is_valid = False
+
+    def release(self, session: str) -> None:
+        tail = self._cache.pop(session, None)
+        if tail is not None:
+            self._cached_bytes -= _TAIL_BYTES + tail.size
+
+    def write(self, batch: Sequence[Append]) -> list[int | Exception]:
+        """Write appends in one transaction. Return for each the new head, or why it was refused."""
+        if not self._is_valid or self._cached_bytes > MAX_CACHED_BYTES:
+            self._cache, self._cached_bytes = {}, 0
+        if len(batch) == 1 and self._write_alone(batch[0]):
+            return [batch[0].after + len(batch[0].records)]
+        outcomes: list[int | Exception] = []
+        self._is_valid = False
+        try:
+            transact(self._db, lambda: self._write_batch(batch, outcomes))
+        except _OutdatedCache:
+            return self.write(batch)
+        self._is_valid = True
+        return outcomes
+
+    def _write_alone(self, append: Append) -> bool:
+        """Write few records with one statement, which is a transaction. Return False if one statement is not enough."""
+        tail, records = self._cache.get(append.session), append.records
+        if tail is None or tail.head != append.after or self._db.in_transaction:
+            return False
+        size = sum(map(len, records))
+        if not 1 <= len(records) <= _MAX_ALONE or tail.is_full(len(records), size):
+            return False
+        values: list[object] = []
+        for row, record in enumerate(records, row_id(tail.session, tail.head + 1)):
+            values += row, append.time, digest_recent(row, record), record
+        self._is_valid = False
+        self._db.step("begun")
+        try:
+            self._db.execute(_INSERT + _MORE_ROWS * (len(records) - 1), values)
+        except sqlite3.IntegrityError:  # another process has changed the session
+            return False
+        tail.add(records, size)
+        self._cached_bytes += size
+        self._is_valid = True
+        return True
+
+    def _write_batch(self, batch: Sequence[Append], outcomes: list[int | Exception]) -> None:
+        self._rows, self._packs = [], MAX_PACKS
+        for append in batch:
+            try:
+                outcomes.append(self._append(append))
+            except TidegateError as refusal:
+                outcomes.append(refusal)
+        self._flush()
+
+    def _append(self, append: Append) -> int:
+        records = append.records
+        tail = self._cache.get(append.session)
+        if tail is None or tail.head != append.after or not records:
+            self._flush()
+            session = self._tables.find(append.session)
+            head = session.head if session else 0
+            if append.after != head:
+                raise stale_head_error(append.session, append.after, head)
+            if not records:
+                return head
+            # Nothing was written so far: an append that is refused leaves no trace among the others.
+            tail = self._load(session or self._tables.create(append.session, append.time))
+        size = sum(map(len, records))
+        if tail.is_full(len(records), size) and self._packs:
+            return self._pack(tail, append)
+        row = row_id(tail.session, tail.head)
+        for record in records:
+            row += 1
+            self._rows.append((row, append.time, digest_recent(row, record), record))
+        tail.add(records, size)
+        self._cached_bytes += size
+        return tail.head
+
+    def _load(self, session: SessionRow) -> _Tail:
+        self._tables.save(session)  # it may have been rebuilt
+        records = self._tables.read_recent_records(session)
+        size = sum(map(len, records or ()))
+        tail = _Tail(session.id, session.head, session.head - session.packed, size, records)
+        self._cache[session.name] = tail
+        self._cached_bytes += _TAIL_BYTES + size
+        return tail
+
+    def _pack(self, tail: _Tail, append: Append) -> int:
+        """Pack the recent records and the new ones, from memory unless one is damaged."""
+        self._flush()
+        self._packs -= 1
+        session = self._tables.get(append.session)
+        if (session.id, session.head, session.packed) != (tail.session, tail.head, tail.head - tail.count):
+            raise _OutdatedCache
+        row = self._tables.pack(session, append.records, tail.records)
+        self._tables.save(row._replace(used=append.time))
+        self._cached_bytes -= tail.size
+        tail.head, tail.count, tail.size, tail.records = row.head, 0, 0, []
+        return row.head
+
+    def _flush(self) -> None:
+        """Insert the rows of the appends since the last call."""
+        if self._rows:
+            try:
+                self._db.executemany(_INSERT, self._rows)
+            except sqlite3.IntegrityError:  # another process has changed a session
+                raise _OutdatedCache from None
+            self._db.step("rows inserted")
+            self._rows = []

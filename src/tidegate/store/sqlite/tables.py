@@ -68,9 +68,9 @@ class Tables:
         return int(self._db.execute("SELECT count(*) FROM sessions").fetchone()[0])
 
     def create(self, name: str, now: float) -> SessionRow:
-        made = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, '', 0, ?, ?, 0)", (name, now, now))
+        cursor = self._db.execute("INSERT INTO sessions VALUES (NULL, ?, 0, 0, '', 0, ?, ?, 0)", (name, now, now))
         self._db.step("session created")
-        return SessionRow(made.lastrowid or 0, name, 0, 0, "", 0, now, now)
+        return SessionRow(cursor.lastrowid or 0, name, 0, 0, "", 0, now, now)
 
     def save(self, session: SessionRow) -> SessionRow:
         columns = "head = ?, packed = ?, places = ?, size = ?, created = ?, used = ?, seal = ?"
@@ -121,8 +121,8 @@ class Tables:
             self.insert(session, map(_pack_alone, self.read_recent_rows(session)))
             session, recent = session._replace(packed=session.head), ()
         places = [(place, *row_id_span(session)) for place in session.places.split(",")[1:]]
-        done = self._db.executemany("DELETE FROM recent_rows WHERE place = ? AND id BETWEEN ? AND ?", places)
-        if done.rowcount != session.head - session.packed:
+        cursor = self._db.executemany("DELETE FROM recent_rows WHERE place = ? AND id BETWEEN ? AND ?", places)
+        if cursor.rowcount != session.head - session.packed:
             self._db.execute("DELETE FROM recent_rows WHERE id BETWEEN ? AND ?", row_id_span(session))
         self._db.step("recent rows deleted")
         rows = list(pack_rows(session.packed + 1, [*recent, *more]))
@@ -196,17 +196,17 @@ class Tables:
     def find_row_before(self, session: SessionRow, number: int) -> Row | None:
         """Return the packed row in which the number should be: the last one that starts at it or before it."""
         ask = f"{SELECT_PACKED} WHERE id BETWEEN ? AND ? ORDER BY id DESC LIMIT 1"
-        found = self._db.execute(ask, row_id_span(session, 1, number)).fetchone()
-        return Row(*found) if found else None
+        values = self._db.execute(ask, row_id_span(session, 1, number)).fetchone()
+        return Row(*values) if values else None
 
     def find_next_number(self, session: SessionRow, number: int) -> int:
         """Return the first number of the next row that can be found, skipping damaged pages."""
         ask = "SELECT min(id) FROM packed_rows WHERE id BETWEEN ? AND ?"
         for start in range(number + 1, session.packed + 1):
             with skip_damage():
-                (found,) = self._db.execute(ask, row_id_span(session, start, session.packed)).fetchone()
-                if found is not None:
-                    return int(found) & NUMBERS
+                (ident,) = self._db.execute(ask, row_id_span(session, start, session.packed)).fetchone()
+                if ident is not None:
+                    return int(ident) & NUMBERS
                 break
         recent = self.read_recent_rows(session, number + 1)
         return recent[0].first if recent else max(session.head, number) + 1

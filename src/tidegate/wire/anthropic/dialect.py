@@ -1,7 +1,10 @@
 """The Anthropic Messages dialect."""
 
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Final
 
+from tidegate.core.usage import Usage
 from tidegate.wire.anthropic.client_request import read_anthropic
 from tidegate.wire.anthropic.encode import encode_body, encode_frames
 from tidegate.wire.anthropic.merge import AnthropicMerger
@@ -19,12 +22,37 @@ from tidegate.wire.anthropic.render import (
 )
 from tidegate.wire.anthropic.stream import AnthropicAssembler, frames_from_body
 from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
-from tidegate.wire.anthropic.usage import ANTHROPIC_USAGE
 from tidegate.wire.anthropic.validate import AnthropicValidator
 from tidegate.wire.cache_lifetime import read_marked_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import INPUT_USAGE, bound_usage
+
+
+def _read_compaction(usage: Mapping[str, object]) -> Usage | None:
+    """Read what a compaction cost; None if there was none.
+
+    The numbers at the top leave compactions out; each is an entry of `iterations`
+    (https://platform.claude.com/docs/en/build-with-claude/compaction-threshold).
+    """
+    entries = usage.get("iterations")
+    if not isinstance(entries, list):
+        return None
+    compactions = [each for each in entries if isinstance(each, Mapping) and each.get("type") == "compaction"]
+    if not compactions:
+        return None
+    return Usage(*(sum(numbers) for numbers in zip(*map(_read_iteration, compactions), strict=True)))
+
+
+def _read_iteration(usage: Mapping[str, object]) -> Usage:
+    return bound_usage(INPUT_USAGE.read(usage))
+
+
+ANTHROPIC_USAGE: Final = INPUT_USAGE._replace(
+    further_fields=("cache_read_input_tokens", "cache_creation_input_tokens"), read_compaction=_read_compaction
+)
+
 
 DIALECT = Dialect(
     name="anthropic",

@@ -32,12 +32,12 @@ class AnthropicMerger(AnswerMerger):
         return None if kind == "message_stop" and self.goes_on else KEEP
 
     def _take_block(self, index: int, block: object) -> bool:
-        found = as_object(block)
-        if found.get("type") == "tool_use" and found.get("name") == self.name:
+        block_fields = as_object(block)
+        if block_fields.get("type") == "tool_use" and block_fields.get("name") == self.name:
             self.hidden_calls += 1
             self._places.pop(index, None)  # some servers give every block the same index
             return False
-        self.visible_calls += found.get("type") == "tool_use"
+        self.visible_calls += block_fields.get("type") == "tool_use"
         self._places[index] = self._next_place
         self._next_place += 1
         return True
@@ -50,9 +50,9 @@ class AnthropicMerger(AnswerMerger):
             return KEEP
         return {**frame, "delta": self._stop(delta), "usage": self._usage({**self._input_usage, **usage})}
 
-    def _stop(self, found: JsonObject) -> JsonObject:
-        ends = found.get("stop_reason") == "tool_use" and self.has_lost_its_calls
-        return {**found, "stop_reason": "end_turn"} if ends else dict(found)
+    def _stop(self, delta: JsonObject) -> JsonObject:
+        ends = delta.get("stop_reason") == "tool_use" and self.has_lost_its_calls
+        return {**delta, "stop_reason": "end_turn"} if ends else dict(delta)
 
     def _usage(self, usage: object) -> JsonObject:
         return self.sum_output(usage, "output_tokens")

@@ -89,11 +89,11 @@ def add_cache_marker(message: JsonObject) -> JsonObject | None:
 
 
 def _render_tool(name: str, description: str, schema: JsonObject) -> JsonObject:
-    found: JsonObject = {"name": name}
+    definition: JsonObject = {"name": name}
     if description:
-        found["description"] = description
-    found["input_schema"] = schema
-    return found
+        definition["description"] = description
+    definition["input_schema"] = schema
+    return definition
 
 
 def render_leading_messages(system: str) -> list[JsonObject]:
@@ -106,8 +106,8 @@ def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject
     content: list[JsonObject] = [_render_result(answer) for answer in block.answers]
     content += _render_parts(block.parts)
     instructions = [{"type": "text", "text": text} for text in block.instructions]
-    found: list[JsonObject] = [{"role": "user", "content": content}]
-    return [*found, {"role": "system", "content": instructions}] if instructions else found
+    messages: list[JsonObject] = [{"role": "user", "content": content}]
+    return [*messages, {"role": "system", "content": instructions}] if instructions else messages
 
 
 def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
@@ -124,24 +124,24 @@ def _render_assistant(block: LayoutBlock) -> list[JsonObject]:
             opaque = decode_object(part.block)
             if opaque.get("type") not in ("text", "tool_use"):
                 content.append(opaque)
-    served = {
+    pairs = {
         each["id"] for each in content if each.get("type") in _SERVER_TOOL_TYPES and isinstance(each.get("id"), str)
     }
-    served &= {each.get("tool_use_id") for each in content if isinstance(each.get("tool_use_id"), str)}
-    content = [each for each in content if _is_sendable_block(each, served)]
+    pairs &= {each.get("tool_use_id") for each in content if isinstance(each.get("tool_use_id"), str)}
+    content = [each for each in content if _is_sendable_block(each, pairs)]
     if content[-1].get("type") in _THINKING_TYPES:
         # The answer was cut off during thinking: a final thinking block is refused.
         content = [each for each in content if each.get("type") not in _THINKING_TYPES]
     return content
 
 
-def _is_sendable_block(block: JsonObject, served: set[object]) -> bool:
+def _is_sendable_block(block: JsonObject, pairs: set[object]) -> bool:
     """Thinking is useless without its signature, and the use of a server tool without its result."""
     kind = block.get("type")
     if kind in _SERVER_TOOL_TYPES:
-        return block.get("id") in served
+        return block.get("id") in pairs
     if isinstance(kind, str) and kind.endswith("_tool_result"):
-        return block.get("tool_use_id") in served
+        return block.get("tool_use_id") in pairs
     if kind in _THINKING_TYPES:
         seal = block.get("signature" if kind == "thinking" else "data")
         return isinstance(seal, str) and bool(seal)
@@ -152,23 +152,23 @@ def _render_result(answer: CallAnswer) -> JsonObject:
     first = answer.parts[0]
     single = len(answer.parts) == 1 and isinstance(first, Text)
     content = first.text if single and isinstance(first, Text) else _render_parts(answer.parts)
-    found: JsonObject = {"type": "tool_result", "tool_use_id": answer.id, "content": content}
+    block: JsonObject = {"type": "tool_result", "tool_use_id": answer.id, "content": content}
     if answer.error:
-        found["is_error"] = True
-    return found
+        block["is_error"] = True
+    return block
 
 
 def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    blocks: list[JsonObject] = []
     for part in parts:
         if isinstance(part, Text):
-            found.append({"type": "text", "text": part.text})
+            blocks.append({"type": "text", "text": part.text})
         elif isinstance(part, Image):
             source: JsonObject = {"type": "url", "url": part.url}
             if not part.url:
                 source = {"type": "base64", "media_type": part.media, "data": part.data}
-            found.append({"type": "image", "source": source})
-    return found
+            blocks.append({"type": "image", "source": source})
+    return blocks
 
 
 def starts_loops_with_thinking(options: RequestOptions) -> bool:

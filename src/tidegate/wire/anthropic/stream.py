@@ -64,8 +64,8 @@ class _PartialBlock(msgspec.Struct, eq=False):
         return self.block.get("type") == "tool_use"
 
     def arguments(self) -> str:
-        given = self.block.get("input")
-        return "".join(self.json) or (msgspec.json.encode(given).decode() if given else "")
+        block_input = self.block.get("input")
+        return "".join(self.json) or (msgspec.json.encode(block_input).decode() if block_input else "")
 
     def whole(self) -> JsonObject:
         block = dict(self.block)
@@ -148,12 +148,12 @@ class AnthropicAssembler:
             return []
         if kind not in _DELTA_FIELDS:
             return []
-        key, shown = _DELTA_FIELDS[kind]
+        key, channel = _DELTA_FIELDS[kind]
         piece = as_string(delta.get(key))
         growing.grown.setdefault(key, []).append(piece)
-        if shown == "text":
+        if channel == "text":
             return [Delta("text", piece, place)] if piece else []
-        return [Delta("thinking", piece, place)] if piece and shown else []
+        return [Delta("thinking", piece, place)] if piece and channel else []
 
     def finish(self) -> Reply:
         if not self.done:

@@ -5,16 +5,178 @@ reads as one message. The results of a run answer exactly the calls of the run b
 of more than one message.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.anthropic import validate_fields as known
 from tidegate.wire.anthropic.models import accepts_system_messages, demands_loop_start
-from tidegate.wire.anthropic.validate_fields import check_head, is_thinking_enabled
 from tidegate.wire.anthropic.validate_media import MediaTally
 from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
-from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
-from tidegate.wire.validation.json_checks import describe_value
-from tidegate.wire.validation.validator import BodyFormat, IdSet, MessageListValidator
+from tidegate.wire.validation.faults import STRICT_PROFILE, FaultWording, RequestFault, ValidationProfile
+from tidegate.wire.validation.json_checks import (
+    describe_value,
+    find_schema_fault,
+    has_only_finite_numbers,
+    is_tool_name,
+)
+from tidegate.wire.validation.validator import BodyFormat, IdSet, MessageListValidator, walk_tools
+
+RESULT_BLOCK_TYPES = frozenset(("text", "image", "document", "search_result", "tool_reference"))
+USER_BLOCK_TYPES = RESULT_BLOCK_TYPES | {"tool_result", "container_upload"}
+MODEL_BLOCK_TYPES = frozenset(("text", "tool_use", "server_tool_use", "mcp_tool_use", "compaction", *THINKING_TYPES))
+MAX_CACHE_MARKERS = 4
+TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provided. Found {}."
+
+_is_id = re.compile(r"[a-zA-Z0-9_-]+").fullmatch
+
+
+ANTHROPIC_WORDING: Mapping[str, FaultWording] = {
+    "first": FaultWording("AN1", 'messages: first message must use the "user" role'),
+    "alternate": FaultWording(
+        "AN2",
+        'messages: roles must alternate between "user" and "assistant", but found multiple "{role}" roles in a row',
+    ),
+    "unanswered": FaultWording(
+        "AN3",
+        "messages.{at}: `tool_use` ids were found without `tool_result` blocks immediately after: {key}. "
+        "Each `tool_use` block must have a corresponding `tool_result` block in the next message.",
+    ),
+    "orphan": FaultWording(
+        "AN4",
+        "messages.{at}.content.{n}: unexpected `tool_use_id` found in `tool_result` blocks: {key}. "
+        "Each `tool_result` block must have a corresponding `tool_use` block in the previous message.",
+    ),
+    "twice": FaultWording(
+        "AN6",
+        "messages.{at}.content.{n}: each tool_use must have a single result. "
+        "Found multiple `tool_result` blocks with id: {key}",
+    ),
+    "reused": FaultWording("AN6", "messages.{at}.content.{n}: tool_use ids must be unique"),
+    "empty": FaultWording("AN7", "messages: text content blocks must be non-empty"),
+    "blank": FaultWording("AN7", "messages: text content blocks must contain non-whitespace text"),
+    "void": FaultWording(
+        "AN7",
+        "messages.{at}: all messages must have non-empty content except for the optional final assistant message",
+    ),
+    "void_user": FaultWording("AN7", "messages.{at}: user messages must have non-empty content"),
+    "unsigned": FaultWording("AN12", "{where}.thinking.signature: Field required"),
+    "no_tools": FaultWording("AN9", "Requests which include `tool_use` or `tool_result` blocks must define tools."),
+}
+NO_PREFILL_TEXT = (
+    "This model does not support assistant message prefill. The conversation must end with a user message."
+)
+
+
+def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[RequestFault]:
+    """AN11, for a block that has a cache marker; the caller counts them."""
+    mark = block["cache_control"]
+    if not isinstance(mark, dict) or mark.get("type") != "ephemeral":
+        yield RequestFault("AN11", f"{where}.cache_control.type: Input should be 'ephemeral'", where)
+    if block.get("type") in THINKING_TYPES:
+        yield RequestFault("AN11", f"{where}.cache_control: Extra inputs are not permitted", where)
+    if block.get("type") == "text" and not block.get("text"):
+        yield RequestFault("AN7", f"{where}: cache_control cannot be set for empty text blocks", where)
+
+
+def check_tool_use(block: dict[str, object], where: str) -> Iterator[RequestFault]:
+    """Check a single tool_use block: id, name, input."""
+    key = block.get("id")
+    if not isinstance(key, str) or not _is_id(key):
+        yield RequestFault("AN6", f"{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", where)
+    name = block.get("name")
+    if not isinstance(name, str) or not is_tool_name(name):
+        text = "tool_use.name: String should match pattern '^[a-zA-Z0-9_-]{1,64}$'"
+        yield RequestFault("AN10", f"{where}.{text}", where)
+    arguments = block.get("input")
+    if not isinstance(arguments, dict):
+        yield RequestFault("AN10", f"{where}.tool_use.input: Input should be a valid dictionary", where)
+    elif not has_only_finite_numbers(arguments):
+        yield RequestFault("OC10", f"The request body is not valid JSON: NaN or Infinity at {where}", where)
+
+
+# The head of a request: system, tools, thinking, tool_choice.
+
+
+def check_head(head: Mapping[str, object]) -> Iterator[RequestFault]:
+    yield from _check_system(head.get("system"))
+    tools = head.get("tools")
+    if tools is not None:
+        yield from _check_tools(tools)
+    choice = head.get("tool_choice")
+    if choice is not None and not tools:
+        yield RequestFault("AN16", "tool_choice may only be specified while providing tools.", "tool_choice")
+    yield from _check_thinking_settings(head.get("thinking"), head.get("max_tokens"), choice)
+
+
+def is_thinking_enabled(head: Mapping[str, object]) -> bool:
+    """Return whether the model always thinks. In adaptive mode it may not, so no thinking can be demanded."""
+    thinking = head.get("thinking")
+    return isinstance(thinking, dict) and thinking.get("type") == "enabled"
+
+
+def _check_system(system: object) -> Iterator[RequestFault]:
+    if system is None or isinstance(system, str):
+        return
+    if not isinstance(system, list):
+        yield RequestFault("SHAPE", "system: Input should be a valid list", "system")
+        return
+    for n, block in enumerate(system):
+        text = block.get("text") if isinstance(block, dict) and block.get("type") == "text" else None
+        if not isinstance(text, str):
+            yield RequestFault("SHAPE", f"system.{n}.type: Input should be 'text'", f"system.{n}")
+        elif not text:
+            yield RequestFault("AN7", "system: text content blocks must be non-empty", f"system.{n}")
+        elif text.isspace():
+            yield RequestFault("AN7", "system: text content blocks must contain non-whitespace text", f"system.{n}")
+
+
+def _check_tools(tools: object) -> Iterator[RequestFault]:
+    if not isinstance(tools, list):
+        yield RequestFault("AN10", "tools: Input should be a valid list", "tools")
+        return
+    for where, _, tool, problem in walk_tools(
+        ((f"tools.{n}", tool) for n, tool in enumerate(tools)), is_tool_name, set()
+    ):
+        if tool is None:
+            yield RequestFault("AN10", f"{where}: Input should be a valid dictionary", where)
+            continue
+        if problem == "bad name":
+            text = f"{where}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,64}}$'"
+            yield RequestFault("AN10", text, f"{where}.name")
+        elif problem:
+            yield RequestFault("AN10", "tools: Tool names must be unique.", f"{where}.name")
+        if tool.get("type", "custom") == "custom":  # the provider's own tools have no schema
+            yield from _check_input_schema(tool.get("input_schema"), f"{where}.custom.input_schema")
+
+
+def _check_input_schema(schema: object, where: str) -> Iterator[RequestFault]:
+    if not isinstance(schema, dict):
+        yield RequestFault("AN10", f"{where}: Field required", where)
+    elif schema.get("type") != "object":
+        yield RequestFault("AN10", f"{where}.type: Input should be 'object'", where)
+    elif fault := find_schema_fault(schema):
+        yield RequestFault("AN10", f"{where}: JSON schema is invalid. {fault}", where)
+
+
+def _check_thinking_settings(thinking: object, most: object, choice: object) -> Iterator[RequestFault]:
+    """AN14."""
+    if thinking is None:
+        return
+    kind = thinking.get("type") if isinstance(thinking, dict) else None
+    if not isinstance(thinking, dict) or kind not in ("enabled", "disabled", "adaptive"):
+        yield RequestFault(
+            "AN14", f"thinking: Input tag {describe_value(kind)} found using 'type' does not match", "thinking"
+        )
+        return
+    if kind == "enabled":
+        budget = thinking.get("budget_tokens")
+        if not isinstance(budget, int) or isinstance(budget, bool) or budget < 1024:
+            text = "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024"
+            yield RequestFault("AN14", text, "thinking.budget_tokens")
+        elif isinstance(most, int) and most <= budget:
+            yield RequestFault("AN14", "max_tokens must be greater than thinking.budget_tokens", "max_tokens")
+    forced = choice.get("type") if isinstance(choice, dict) else None
+    if kind != "disabled" and forced in ("any", "tool"):
+        yield RequestFault("AN14", "Thinking may not be enabled when tool_choice forces tool use.", "tool_choice")
 
 
 class AnthropicValidator(MessageListValidator):
@@ -34,7 +196,7 @@ class AnthropicValidator(MessageListValidator):
 
     def __init__(self, head: Mapping[str, object], profile: ValidationProfile = STRICT_PROFILE) -> None:
         super().__init__(head, profile)
-        self._words = profile.message_wording or known.ANTHROPIC_WORDING
+        self._words = profile.message_wording or ANTHROPIC_WORDING
         self._role = ""
         self._ids = IdSet()
         self._uses: dict[str, bool] = {}  # calls of the latest assistant run: id -> answered
@@ -96,7 +258,7 @@ class AnthropicValidator(MessageListValidator):
     def _mark(self, block: object, where: str) -> None:
         if isinstance(block, Mapping) and block.get("cache_control") is not None:
             self._marks += 1
-            self._found.extend(known.check_cache_marker(block, where))
+            self._found.extend(check_cache_marker(block, where))
 
     def _take_turn(self, role: str, where: str, *, compacts: bool = False) -> None:
         """With `compacts`, an answer may come first: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand"""
@@ -169,7 +331,7 @@ class AnthropicValidator(MessageListValidator):
             return
         self._others = True
         self._only_results(where)
-        if kind not in known.USER_BLOCK_TYPES:
+        if kind not in USER_BLOCK_TYPES:
             rule = {"tool_use": "AN3", "thinking": "AN12", "redacted_thinking": "AN12"}.get(kind, "SHAPE")
             self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `assistant` messages", where)
         self._plain(block, kind, at, n, where)
@@ -199,7 +361,7 @@ class AnthropicValidator(MessageListValidator):
             return
         for m, inner in enumerate(content if isinstance(content, list) else [content]):
             kind = inner.get("type") if isinstance(inner, dict) else None
-            if not isinstance(inner, dict) or not isinstance(kind, str) or kind not in known.RESULT_BLOCK_TYPES:
+            if not isinstance(inner, dict) or not isinstance(kind, str) or kind not in RESULT_BLOCK_TYPES:
                 self._add(
                     "SHAPE", f"{where}.tool_result.content.{m}: Input tag {describe_value(kind)} does not match", where
                 )
@@ -236,7 +398,7 @@ class AnthropicValidator(MessageListValidator):
             self._served = frozenset(key for key in self._served if key != block.get("tool_use_id"))
         elif kind in THINKING_TYPES:
             self._found.extend(check_thinking_block(block, where, self._words["unsigned"]))
-        elif kind not in known.MODEL_BLOCK_TYPES:
+        elif kind not in MODEL_BLOCK_TYPES:
             rule = "AN4" if kind == "tool_result" else "SHAPE"
             self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
 
@@ -244,7 +406,7 @@ class AnthropicValidator(MessageListValidator):
         where = f"messages.{at}.content.{n}"
         self._tool_blocks = True
         self._uses_at = at
-        self._found.extend(known.check_tool_use(block, where))
+        self._found.extend(check_tool_use(block, where))
         key = block.get("id")
         if isinstance(key, str):
             if not self._ids.add(key):
@@ -259,12 +421,12 @@ class AnthropicValidator(MessageListValidator):
         if self._tool_blocks and not self._tools:
             yield self._fault("no_tools", "tools")
         if self._role == "assistant" and not self._profile.allows_prefill:
-            yield RequestFault("AN8", known.NO_PREFILL_TEXT, last)
+            yield RequestFault("AN8", NO_PREFILL_TEXT, last)
         elif self._role == "assistant" and self._ragged:
             yield RequestFault("AN8", "messages: final assistant content cannot end with trailing whitespace", last)
         if self._loop:
             yield from self._loop.end_faults()
-        if self._marks > known.MAX_CACHE_MARKERS:
-            yield RequestFault("AN11", known.TOO_MANY_MARKERS_TEXT.format(known.MAX_CACHE_MARKERS, self._marks), "body")
+        if self._marks > MAX_CACHE_MARKERS:
+            yield RequestFault("AN11", TOO_MANY_MARKERS_TEXT.format(MAX_CACHE_MARKERS, self._marks), "body")
         if self._media is not None:
             yield from self._media.end_faults()

@@ -33,13 +33,13 @@ def read_gemini(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     _, units = memo.read_units(list_items(body, "contents"), _read_gemini_item, lambda found, _: found.units)
     instruction = body.get("systemInstruction", body.get("system_instruction"))
     system = instruction.get("parts") if isinstance(instruction, dict) else instruction
-    cached, given = body.get("cachedContent") is not None, body.get("tools")
+    cached, raw_tools = body.get("cachedContent") is not None, body.get("tools")
     config = body.get("generationConfig", body.get("generation_config"))
     several = isinstance(config, dict) and config.get("candidateCount", config.get("candidate_count")) not in (None, 1)
     return HostRequest(
         tuple(units),
         memo.read_field("system", system, lambda: read_system_text(system, lambda part, _: read_user_part(part))),
-        memo.read_field("tools", given, lambda: read_tool_list(given, lambda tool: read_tools([tool]))),
+        memo.read_field("tools", raw_tools, lambda: read_tool_list(raw_tools, lambda tool: read_tools([tool]))),
         reason="part of it is stored by the provider" if cached else "it asks for several answers" if several else "",
     )
 
@@ -81,16 +81,16 @@ def _read_gemini_answer(parts: list[object]) -> tuple[tuple[Part, ...], list[_Op
     calls: list[_OpenCall] = []
     for number, ident in zip(places, ids, strict=True):
         call = read[number] = msgspec.structs.replace(read[number], id=ident)
-        given = _find_function(parts[number], "functionCall").get("id")
+        call_id = _find_function(parts[number], "functionCall").get("id")
         if isinstance(call, Call):
-            calls.append(_OpenCall(given if isinstance(given, str) else "", call))
+            calls.append(_OpenCall(call_id if isinstance(call_id, str) else "", call))
     return tuple(read), calls
 
 
 def _find_function(part: object, key: str) -> JsonObject:
     """The call or response of a part; empty if it is none."""
-    found = get_field(part, key) if isinstance(part, dict) else None
-    return found if isinstance(found, dict) else {}
+    function = get_field(part, key) if isinstance(part, dict) else None
+    return function if isinstance(function, dict) else {}
 
 
 def _without_made_up_id(part: object) -> object:
@@ -112,13 +112,13 @@ def _without_repeated_results(parts: list[object]) -> list[object]:
 
     Gemini CLI doubles all results when it resumes a session. Later it clips old ones, the two copies not alike.
     """
-    found: list[object] = []
+    output: list[object] = []
     ids: set[object] = set()
     for part in parts:
         ident = _find_function(part, "functionResponse").get("id")
-        found.append(REPEATED if isinstance(ident, str) and ident in ids else part)
+        output.append(REPEATED if isinstance(ident, str) and ident in ids else part)
         ids.add(ident if isinstance(ident, str) and ident else None)
-    return found
+    return output
 
 
 def _read_gemini_model_part(part: object) -> Part:
@@ -143,19 +143,19 @@ def _gemini_part(part: object) -> Part:
 
 def _read_gemini_result(part: object, open_calls: list[_OpenCall]) -> Message | None:
     """A result, and the call that it answers: the one with its id, else the first of its name."""
-    given = _find_function(part, "functionResponse")
-    if not isinstance(part, dict) or not given:
+    response_part = _find_function(part, "functionResponse")
+    if not isinstance(part, dict) or not response_part:
         return None
-    given = {key: value for key, value in given.items() if key != "id" or isinstance(value, str)}
-    ident, name = given.get("id"), given.get("name")
-    answered = next((each for each in open_calls if ident and each.given_id == ident), None)
-    if answered is None and (not ident or str(ident).startswith(str(name))):
-        answered = next((each for each in open_calls if each.call.name == name), None)
-    if answered is not None:
-        open_calls.remove(answered)
-        given = {**given, "id": answered.call.id}
+    response_part = {key: value for key, value in response_part.items() if key != "id" or isinstance(value, str)}
+    ident, name = response_part.get("id"), response_part.get("name")
+    call = next((each for each in open_calls if ident and each.given_id == ident), None)
+    if call is None and (not ident or str(ident).startswith(str(name))):
+        call = next((each for each in open_calls if each.call.name == name), None)
+    if call is not None:
+        open_calls.remove(call)
+        response_part = {**response_part, "id": call.call.id}
     try:
-        return read_response({"functionResponse": given}, [])
+        return read_response({"functionResponse": response_part}, [])
     except BadInput:
         return None
 

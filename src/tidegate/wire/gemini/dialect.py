@@ -1,5 +1,9 @@
 """The Gemini generateContent dialect."""
 
+from collections.abc import Mapping
+from typing import Final
+
+from tidegate.core.usage import Usage
 from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.gemini.client_request import read_gemini, to_gemini_client_messages
 from tidegate.wire.gemini.encode import encode_body, encode_frames
@@ -14,11 +18,22 @@ from tidegate.wire.gemini.render import (
     requires_signatures,
 )
 from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
-from tidegate.wire.gemini.usage import GEMINI_USAGE
 from tidegate.wire.gemini.validate import GeminiValidator
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import UsageForm, read_count
 from tidegate.wire.validation.faults import ValidationProfile
+
+
+def _read_usage(usage: Mapping[str, object]) -> Usage:
+    # The total is the sum of four counts: thoughts and the input of Google's own tools are in no other one
+    # (https://ai.google.dev/api/generate-content#UsageMetadata).
+    read = read_count(usage, "promptTokenCount") + read_count(usage, "toolUsePromptTokenCount")
+    output = read_count(usage, "candidatesTokenCount") + read_count(usage, "thoughtsTokenCount")
+    return Usage(read, output, read_count(usage, "cachedContentTokenCount"), 0)
+
+
+GEMINI_USAGE: Final = UsageForm(("promptTokenCount", "candidatesTokenCount"), _read_usage)
 
 
 def _choose_profile(model: str) -> ValidationProfile:

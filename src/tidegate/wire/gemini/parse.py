@@ -72,37 +72,37 @@ def read_model_part(part: JsonObject) -> Part:
 def read_user_part(part: JsonObject) -> Part:
     if isinstance(part.get("text"), str):
         return Text(require_text(part["text"], "A text"))
-    inline, stored = get_field(part, "inlineData"), get_field(part, "fileData")
-    found = require_object(inline or stored or {}, "An image")
-    media = read_optional_text(get_field(found, "mimeType"), "A mimeType") or "image/png"
+    inline, file_data = get_field(part, "inlineData"), get_field(part, "fileData")
+    image = require_object(inline or file_data or {}, "An image")
+    media = read_optional_text(get_field(image, "mimeType"), "A mimeType") or "image/png"
     if inline is not None and media.startswith("image/"):
-        return image_from_base64(require_field(found, "data", "inlineData"), media)
-    if stored is not None and media.startswith("image/"):
-        uri = require_text(get_field(found, "fileUri"), "A fileUri")
+        return image_from_base64(require_field(image, "data", "inlineData"), media)
+    if file_data is not None and media.startswith("image/"):
+        uri = require_text(get_field(image, "fileUri"), "A fileUri")
         return Image(media=media, url=uri)
-    raise unknown_part_error(next(iter(part), None) if not found else media, "the content")
+    raise unknown_part_error(next(iter(part), None) if not image else media, "the content")
 
 
 def read_response(part: JsonObject, pending: list[Call]) -> Message:
-    given = require_object(get_field(part, "functionResponse"), "A functionResponse")
-    name = require_field(given, "name", "A functionResponse")
-    call_id = read_optional_text(given.get("id"), "The id of a functionResponse")
+    response_part = require_object(get_field(part, "functionResponse"), "A functionResponse")
+    name = require_field(response_part, "name", "A functionResponse")
+    call_id = read_optional_text(response_part.get("id"), "The id of a functionResponse")
     answered = next((call for call in pending if call_id == call.id or (not call_id and call.name == name)), None)
     if answered is not None:
         pending.remove(answered)
         call_id = answered.id
-    response = given.get("response")
-    found: list[Part] = []
+    response = response_part.get("response")
+    parts: list[Part] = []
     error = False
     key = next(iter(response), "") if isinstance(response, dict) and len(response) == 1 else ""
     if isinstance(response, dict) and key in _RESPONSE_KEYS and isinstance(response[key], str):
         error = key == "error"
-        found = [Text(repair_unicode(response[key]))]
+        parts = [Text(repair_unicode(response[key]))]
     elif response is not None:
-        found = [Text(encode_json_text(response))]
-    inner = given.get("parts")
-    found += [read_user_part(require_object(each, "A part")) for each in require_list(inner or [], "parts")]
-    return build_tool_message(call_id or name, found, error)
+        parts = [Text(encode_json_text(response))]
+    inner = response_part.get("parts")
+    parts += [read_user_part(require_object(each, "A part")) for each in require_list(inner or [], "parts")]
+    return build_tool_message(call_id or name, parts, error)
 
 
 def parse_body(body: object) -> ParsedRequest:
@@ -115,15 +115,17 @@ def parse_body(body: object) -> ParsedRequest:
             if message.role == "assistant":
                 pending = [part for part in message.parts if isinstance(part, Call)]
     system = ""
-    given = get_field(request, "systemInstruction")
-    if given is not None:
-        parts = require_list(require_object(given, "systemInstruction").get("parts"), "The parts of systemInstruction")
+    instruction = get_field(request, "systemInstruction")
+    if instruction is not None:
+        parts = require_list(
+            require_object(instruction, "systemInstruction").get("parts"), "The parts of systemInstruction"
+        )
         system = join_text_parts(read_user_part(require_object(part, "A part")) for part in parts)
     return build_parsed_request(messages, system, read_tools(request.get("tools")))
 
 
 def read_tools(value: object) -> list[Tool]:
-    found: list[Tool] = []
+    tools: list[Tool] = []
     for each in require_list(value or [], "tools"):
         listed = get_field(require_object(each, "A tool"), "functionDeclarations")
         if listed is None:
@@ -131,7 +133,7 @@ def read_tools(value: object) -> list[Tool]:
         for declared in require_list(listed, "functionDeclarations"):
             tool = require_object(declared, "A function declaration")
             schema = get_field(tool, "parametersJsonSchema") or tool.get("parameters")
-            found.append(
+            tools.append(
                 build_tool(require_field(tool, "name", "A function declaration"), tool.get("description"), schema)
             )
-    return found
+    return tools

@@ -45,11 +45,11 @@ def render_head(system: str, tools: Iterable[Tool], options: RequestOptions, cal
 
 
 def _render_declaration(tool: ToolDefinition) -> JsonObject:
-    found: JsonObject = {"name": tool.name}
+    declaration: JsonObject = {"name": tool.name}
     if tool.description:
-        found["description"] = tool.description
-    found["parametersJsonSchema"] = tool.schema
-    return found
+        declaration["description"] = tool.description
+    declaration["parametersJsonSchema"] = tool.schema
+    return declaration
 
 
 def render_leading_messages(system: str) -> list[JsonObject]:
@@ -79,24 +79,24 @@ def requires_signatures(model: str) -> bool:
 
 def _render_model_parts(block: LayoutBlock, signed: bool) -> list[JsonObject]:
     parts: list[JsonObject] = []
-    called = False
+    has_call = False
     for part in block.parts:
-        made: JsonObject = {}
+        rendered_part: JsonObject = {}
         opaque = ""
         if isinstance(part, Text):
-            made, opaque = {"text": part.text}, part.opaque
+            rendered_part, opaque = {"text": part.text}, part.opaque
         elif isinstance(part, Image):
-            made = _render_image(part)
+            rendered_part = _render_image(part)
         elif isinstance(part, Thinking):
-            made = _validate_model_part(decode_object(part.block))
+            rendered_part = _validate_model_part(decode_object(part.block))
         elif isinstance(part, Call):
-            made = {"functionCall": {"name": part.name, "args": decode_object(part.arguments)}}
-            opaque = part.opaque or (SIGNATURE_PLACEHOLDER if signed and not called else "")
-            called = True
+            rendered_part = {"functionCall": {"name": part.name, "args": decode_object(part.arguments)}}
+            opaque = part.opaque or (SIGNATURE_PLACEHOLDER if signed and not has_call else "")
+            has_call = True
         if opaque:
-            made["thoughtSignature"] = opaque
-        if made:
-            parts.append(made)
+            rendered_part["thoughtSignature"] = opaque
+        if rendered_part:
+            parts.append(rendered_part)
     return parts
 
 

@@ -99,14 +99,14 @@ class GeminiAssembler:
             raise incomplete_reply_error()
         self._settle()
         parts = [dict(part) for part in self._parts]
-        called = [part for part in parts if "functionCall" in part]
-        names = [as_string(as_object(part["functionCall"]).get("name")) for part in called]
-        given = [as_string(as_object(part["functionCall"]).get("id")) for part in called]
-        ids = assign_unique_ids([ident or name for ident, name in zip(given, names, strict=True)])
-        for part, ident, name in zip(called, ids, names, strict=True):
+        calls = [part for part in parts if "functionCall" in part]
+        names = [as_string(as_object(part["functionCall"]).get("name")) for part in calls]
+        call_ids = [as_string(as_object(part["functionCall"]).get("id")) for part in calls]
+        ids = assign_unique_ids([ident or name for ident, name in zip(call_ids, names, strict=True)])
+        for part, ident, name in zip(calls, ids, names, strict=True):
             part["functionCall"] = {**as_object(part["functionCall"]), "id": ident, "name": name}
         filtered = self._blocked or self._reason.removeprefix("IMAGE_") in _FILTERS
-        stop = "filtered" if filtered else normalize_stop(_STOPS.get(self._reason, "unknown"), bool(called))
+        stop = "filtered" if filtered else normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
         message: JsonObject = {"role": "model", "parts": parts}
         return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason))
 

@@ -4,27 +4,116 @@ Gemini pairs calls with responses by position and number, not by id: the next co
 Field names are the camelCase ones that our requests use; any other name is refused, as the server does.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from tidegate.wire.gemini.field_names import get_field
-from tidegate.wire.gemini.validate_fields import (
-    BAD_FUNCTION_NAME_TEXT,
-    BODY_FIELDS,
-    CONTENT_FIELDS,
-    DATA_FIELDS,
-    PART_FIELDS,
-    check_declarations,
-    check_field_names,
-    is_function_name,
-)
+from tidegate.wire.gemini.field_names import get_field, with_camel_case
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
     describe_json_type,
     describe_value,
+    find_schema_fault,
     has_only_finite_numbers,
 )
-from tidegate.wire.validation.validator import BodyFormat, FaultLog, MessageListValidator
+from tidegate.wire.validation.validator import BodyFormat, FaultLog, MessageListValidator, ToolEntry, walk_tools
+
+is_function_name = re.compile(r"[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}").fullmatch
+BAD_FUNCTION_NAME_TEXT = (
+    "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9), "
+    "underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 64."
+)
+
+BODY_FIELDS = frozenset(
+    "contents systemInstruction tools toolConfig safetySettings generationConfig cachedContent model labels "
+    "serviceTier store".split()
+)
+CONTENT_FIELDS = frozenset(("role", "parts"))
+DATA_FIELDS: Mapping[str, frozenset[str]] = {
+    "text": frozenset(),
+    "inlineData": frozenset(("mimeType", "data", "displayName")),
+    "fileData": frozenset(("mimeType", "fileUri", "displayName")),
+    "functionCall": frozenset(("id", "name", "args")),
+    "functionResponse": frozenset(("id", "name", "response", "parts", "willContinue", "scheduling")),
+    "executableCode": frozenset(("id", "language", "code")),
+    "codeExecutionResult": frozenset(("id", "outcome", "output")),
+}
+PART_FIELDS = frozenset(
+    ("thought", "thoughtSignature", "videoMetadata", "mediaResolution", "partMetadata", *DATA_FIELDS)
+)
+_TOOL_FIELDS = frozenset(
+    "functionDeclarations googleSearch googleSearchRetrieval codeExecution urlContext computerUse googleMaps "
+    "fileSearch mcpServers retrieval enterpriseWebSearch".split()
+)
+_DECLARATION_FIELDS = frozenset(
+    "name description behavior parameters parametersJsonSchema response responseJsonSchema".split()
+)
+_SCHEMA_FIELDS = frozenset(
+    "type format title description nullable enum maxItems minItems properties required minProperties maxProperties "
+    "minLength maxLength pattern example anyOf propertyOrdering default items minimum maximum".split()
+)
+
+
+def check_field_names(value: Mapping[str, object], allowed: frozenset[str], where: str) -> Iterator[RequestFault]:
+    for key in with_camel_case(value):
+        if key not in allowed:
+            place = f" at '{where}'" if where else ""
+            text = f'Invalid JSON payload received. Unknown name "{str(key)[:80]}"{place}: Cannot find field.'
+            yield RequestFault("GE8", text, where)
+
+
+def check_declarations(tools: object) -> Iterator[RequestFault]:
+    if not isinstance(tools, list):
+        yield RequestFault("SHAPE", f"Invalid value at 'tools': {describe_json_type(tools)} is not a list", "tools")
+        return
+    names: set[str] = set()
+    for at, tool in enumerate(tools):
+        if not isinstance(tool, dict):
+            yield RequestFault("SHAPE", f"Invalid value at 'tools[{at}]': {describe_json_type(tool)}", f"tools[{at}]")
+            continue
+        tool = with_camel_case(tool)
+        yield from check_field_names(tool, _TOOL_FIELDS, f"tools[{at}]")
+        declared = tool.get("functionDeclarations", [])
+        if not isinstance(declared, list):
+            yield RequestFault("SHAPE", f"Invalid value at 'tools[{at}].function_declarations'", f"tools[{at}]")
+            continue
+        places = ((f"tools[{at}].function_declarations[{n}]", one) for n, one in enumerate(declared))
+        for entry in walk_tools(places, is_function_name, names):
+            yield from _check_declaration(entry)
+
+
+def _check_declaration(entry: ToolEntry) -> Iterator[RequestFault]:
+    where, declaration, one, problem = entry
+    if one is None:
+        yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(declaration)}", where)
+        return
+    one = with_camel_case(one)
+    yield from check_field_names(one, _DECLARATION_FIELDS, where)
+    if problem == "bad name":
+        yield RequestFault("GE5", f"* GenerateContentRequest.{where}.name: {BAD_FUNCTION_NAME_TEXT}", f"{where}.name")
+    elif problem:
+        yield RequestFault("GE5", f"Duplicate function declaration found: {one['name']}", where)
+    if one.get("parameters") is not None:
+        yield from _check_schema(one["parameters"], f"{where}.parameters")
+    free = one.get("parametersJsonSchema")
+    if free is not None and (fault := find_schema_fault(free)):
+        yield RequestFault("GE8", f"Invalid value at '{where}.parameters_json_schema': {fault}", where)
+
+
+def _check_schema(schema: object, where: str) -> Iterator[RequestFault]:
+    """`parameters` has Gemini's own format, not JSON Schema: $ref and additionalProperties are unknown fields."""
+    stack = [schema]
+    while stack:
+        node = stack.pop()
+        if not isinstance(node, dict):
+            yield RequestFault("GE8", f"Invalid value at '{where}' (Schema): {describe_json_type(node)}", where)
+            continue
+        yield from check_field_names(node, _SCHEMA_FIELDS, where)
+        properties, options = node.get("properties"), node.get("anyOf")
+        stack.extend(properties.values() if isinstance(properties, dict) else ())
+        stack.extend(options if isinstance(options, list) else ())
+        stack.extend([node["items"]] if "items" in node else ())
+
 
 _MAX_BODY_BYTES = 20_971_520
 
@@ -138,9 +227,9 @@ class GeminiValidator(MessageListValidator):
         elif len(self._calls) != len(responses):
             self._found.extend(self._unanswered(len(responses)))
         elif Counter(self._calls) != Counter(responses):
-            lost = sorted((Counter(self._calls) - Counter(responses)).keys())
+            names = sorted((Counter(self._calls) - Counter(responses)).keys())
             text = (
-                f"Please ensure that the function response name equals the function call name: {', '.join(lost)[:160]}"
+                f"Please ensure that the function response name equals the function call name: {', '.join(names)[:160]}"
             )
             self._add("GE5", text, where)
         self._calls = ()
@@ -165,13 +254,13 @@ def _function_names(parts: list[object], field: str) -> list[str]:
     """Return the names of all calls or responses. One without a name counts, too; its fault is reported with its
     part.
     """
-    found = []
+    names = []
     for part in parts:
         if isinstance(part, dict) and field in part:
             inner = part[field]
             name = inner.get("name") if isinstance(inner, dict) else None
-            found.append(name if isinstance(name, str) else "")
-    return found
+            names.append(name if isinstance(name, str) else "")
+    return names
 
 
 def _is_signed(parts: list[object]) -> bool:
@@ -187,14 +276,14 @@ def _check_part(part: object, where: str) -> Iterator[RequestFault]:
     if not isinstance(part, dict):
         yield RequestFault("SHAPE", f"Invalid value at '{where}': {describe_json_type(part)}", where)
         return
-    held = [key for key in part if key in DATA_FIELDS]
-    if len(held) != len(part):
+    fields = [key for key in part if key in DATA_FIELDS]
+    if len(fields) != len(part):
         yield from check_field_names(part, PART_FIELDS, where)
-    if not held:
+    if not fields:
         yield RequestFault("GE1", f"{where}.data: {_NO_DATA}", where)
-    if len(held) > 1:
+    if len(fields) > 1:
         yield RequestFault("GE8", f"Invalid value at '{where}' (oneof), oneof field 'data' is already set.", where)
-    for key in held:
+    for key in fields:
         value = part[key]
         if key != "text":
             yield from _check_data(key, value, where)

@@ -33,14 +33,14 @@ class _ChatItem(NamedTuple):
 
 def read_openai_chat(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
     memo = memo or ReadMemo()
-    found, units = memo.read_units(
+    entries, units = memo.read_units(
         list_items(body, "messages"), _read_chat_item, lambda each, _: [] if each.is_fixed else [each.unit]
     )
-    fixed = len(found) - len(units)
-    system = [join_text_parts(each.unit.message.parts) for each in found[:fixed]]
+    fixed = len(entries) - len(units)
+    system = [join_text_parts(each.unit.message.parts) for each in entries[:fixed]]
     reason = "it asks for several answers" if body.get("n") not in (None, 1) else ""
-    given = body.get("tools")
-    tools = memo.read_field("tools", given, lambda: read_tool_list(given, lambda tool: [read_tool(tool)]))
+    raw_tools = body.get("tools")
+    tools = memo.read_field("tools", raw_tools, lambda: read_tool_list(raw_tools, lambda tool: [read_tool(tool)]))
     return HostRequest(tuple(units), "\n\n".join(system), tools, read_model_name(body), reason, fixed)
 
 
@@ -68,10 +68,10 @@ def _read_chat_message(item: object) -> Message:
 
 def _read_odd_chat_answer(item: JsonObject) -> tuple[Part, ...]:
     """The parts of an answer that has a field of an unknown form. Its calls are read: results need them."""
-    for known in (("content", "tool_calls"), ("tool_calls",)):
-        rest = {key: value for key, value in item.items() if key not in known}
+    for keys in (("content", "tool_calls"), ("tool_calls",)):
+        rest = {key: value for key, value in item.items() if key not in keys}
         try:
-            read = parse_message({"role": "assistant", **{key: item.get(key) for key in known}})[0].parts
+            read = parse_message({"role": "assistant", **{key: item.get(key) for key in keys}})[0].parts
         except BadInput:
             continue
         return (Thinking(block=encode_json_text(rest)), *read)

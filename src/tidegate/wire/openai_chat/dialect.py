@@ -1,8 +1,10 @@
 """The OpenAI Chat Completions dialect, and the form that the other dialects of its family fill in."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from tidegate.core.messages import Tool
+from tidegate.core.usage import Usage
 from tidegate.wire.cache_lifetime import read_requested_lifetime
 from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor, use_strict_profile
 from tidegate.wire.openai_chat.client_request import read_openai_chat
@@ -12,12 +14,22 @@ from tidegate.wire.openai_chat.message_form import CHAT_CALLS, ChatForm
 from tidegate.wire.openai_chat.parse import parse_body, parse_message, recognize_body
 from tidegate.wire.openai_chat.render import CAPABILITIES, render_block, render_head, render_leading_messages
 from tidegate.wire.openai_chat.stream import ChatAssembler, frames_from_body
-from tidegate.wire.openai_chat.usage import CHAT_USAGE
 from tidegate.wire.openai_chat.validate import ChatValidator
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.splicing.output_limit import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.usage import UsageForm, read_count, read_details
 from tidegate.wire.validation.faults import ValidationProfile
+
+
+def _read_usage(usage: Mapping[str, object]) -> Usage:
+    details = read_details(usage, "prompt_tokens_details")
+    cached, written = read_count(details, "cached_tokens"), read_count(details, "cache_write_tokens")
+    return Usage(read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens"), cached, written)
+
+
+CHAT_USAGE: Final = UsageForm(("prompt_tokens", "completion_tokens"), _read_usage)
+
 
 CHAT_PATH = "/chat/completions"
 STREAM_WITH_USAGE = b'"stream":true,"stream_options":{"include_usage":true}'

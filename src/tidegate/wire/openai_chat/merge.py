@@ -41,8 +41,8 @@ class ChatMerger(AnswerMerger):
             return None
         if not self.is_changed:
             return KEEP
-        found = {**frame, "id": self.first_id, "choices": [{**choice, "delta": new_delta, "finish_reason": reason}]}
-        return {**found, "usage": self._usage(usage)} if usage else found
+        new_frame = {**frame, "id": self.first_id, "choices": [{**choice, "delta": new_delta, "finish_reason": reason}]}
+        return {**new_frame, "usage": self._usage(usage)} if usage else new_frame
 
     def _end_usage(self, frame: JsonObject) -> JsonObject | None:
         usage = as_object(frame.get("usage"))
@@ -58,28 +58,28 @@ class ChatMerger(AnswerMerger):
     def _filter_calls(self, delta: JsonObject) -> JsonObject:
         if not delta.get("tool_calls"):
             return dict(delta)
-        kept = []
+        visible = []
         for call in map(as_object, as_list(delta["tool_calls"])):
-            taken, _ = self._calls.take(call)
-            if taken.place == len(self._places):
-                is_hidden = taken.name == self.name
+            partial_call, _ = self._calls.take(call)
+            if partial_call.place == len(self._places):
+                is_hidden = partial_call.name == self.name
                 self.hidden_calls += is_hidden
                 self._places.append(None if is_hidden else self.visible_calls)
                 self.visible_calls += not is_hidden
-            if (place := self._places[taken.place]) is not None:
-                kept.append({**call, "index": place})
+            if (place := self._places[partial_call.place]) is not None:
+                visible.append({**call, "index": place})
         rest = {key: value for key, value in delta.items() if key != "tool_calls"}
-        if not kept and all(value in (None, "", "assistant") for value in rest.values()):
+        if not visible and all(value in (None, "", "assistant") for value in rest.values()):
             return {}
-        return {**rest, "tool_calls": kept} if kept else rest
+        return {**rest, "tool_calls": visible} if visible else rest
 
     def feed_body(self, body: JsonObject) -> JsonObject | None:
         self.first_id = self.first_id or body.get("id")
         choice = as_object(next(iter(as_list(body.get("choices"))), None))
         message = dict(as_object(choice.get("message")))
         calls = [as_object(call) for call in as_list(message.get("tool_calls"))]
-        kept = [call for call in calls if as_object(call.get("function")).get("name") != self.name]
-        self.hidden_calls, self.visible_calls = len(calls) - len(kept), len(kept)
+        visible = [call for call in calls if as_object(call.get("function")).get("name") != self.name]
+        self.hidden_calls, self.visible_calls = len(calls) - len(visible), len(visible)
         self._texts.append(as_string(message.get("content")))
         usage, reason = as_object(body.get("usage")), choice.get("finish_reason")
         if not self.ends_here(reason == "tool_calls", usage.get("completion_tokens")):
@@ -88,7 +88,7 @@ class ChatMerger(AnswerMerger):
             return KEEP
         message["content"] = "".join(self._texts) or None
         message.pop("tool_calls", None)
-        message |= {"tool_calls": kept} if kept else {}
-        reason = "stop" if reason == "tool_calls" and not kept else reason
+        message |= {"tool_calls": visible} if visible else {}
+        reason = "stop" if reason == "tool_calls" and not visible else reason
         choices = [{**choice, "message": message, "finish_reason": reason}]
         return {**body, "id": self.first_id, "choices": choices, **({"usage": self._usage(usage)} if usage else {})}

@@ -53,9 +53,9 @@ class ChatForm(MessageForm):
             elements = [listed[element.start : element.end] for element in find_elements(listed)]
             new = [self._rewrite_call(*each, calls) for each in zip(elements, old_calls, strict=True)]
             text = replace_value(text, ("tool_calls",), rebuild_array(listed, new))
-        said = [part.text for part in message.parts if isinstance(part, Text)]
-        if said != [part.text for part in unit.message.parts if isinstance(part, Text)]:
-            text = replace_value(text, ("content",), _encode("\n\n".join(said) if said else None if calls else "(…)"))
+        texts = [part.text for part in message.parts if isinstance(part, Text)]
+        if texts != [part.text for part in unit.message.parts if isinstance(part, Text)]:
+            text = replace_value(text, ("content",), _encode("\n\n".join(texts) if texts else None if calls else "(…)"))
         if not any(isinstance(part, Thinking) for part in message.parts):
             text = remove_member(remove_member(text, "reasoning_content"), "reasoning")
         yield OutputItem("assistant", text, place)
@@ -71,23 +71,23 @@ class ChatForm(MessageForm):
     def expand_answer(self, items: list[list[bytes]], unit: HostUnit, answers: Sequence[HiddenAnswer]) -> None:
         group = items[unit.items[0]]
         item = group[-1]
-        said = decode_object(item.decode("utf-8", "replace")).get("content")
+        content = decode_object(item.decode("utf-8", "replace")).get("content")
         new: list[bytes] = []
         for answer in answers[:-1]:
             text = "".join(part.text for part in answer.message.parts if isinstance(part, Text))
-            splits = isinstance(said, str) and said.startswith(text)
-            if splits and isinstance(said, str):
-                said = said[len(text) :]
+            splits = isinstance(content, str) and content.startswith(text)
+            if splits and isinstance(content, str):
+                content = content[len(text) :]
             calls = [msgspec.Raw(bytes(call.raw)) for call in answer.calls]
             new.append(
                 _encode({"role": "assistant", "content": text if splits and text else None, "tool_calls": calls})
             )
             new += self.encode_results(answer.results)
-        if isinstance(said, str) and len(answers) > 1:
-            item = replace_value(item, ("content",), _encode(said or None))
+        if isinstance(content, str) and len(answers) > 1:
+            item = replace_value(item, ("content",), _encode(content or None))
         if answers[-1].calls:
             item = self._insert_calls(item, answers[-1])
-        if said or "tool_calls" in find_members(item):
+        if content or "tool_calls" in find_members(item):
             new.append(item)
         group[-1:] = new
 
@@ -95,16 +95,18 @@ class ChatForm(MessageForm):
         member = find_members(item)["tool_calls"]
         listed = item[member.value : member.end]
         own = [listed[each.start : each.end] for each in find_elements(listed)]
-        hidden = {call.id: bytes(call.raw) for call in answer.calls}
+        raw_calls = {call.id: bytes(call.raw) for call in answer.calls}
         calls = [part for part in answer.message.parts if isinstance(part, Call)]
-        new = [hidden[call.id] if call.id in hidden else own.pop(0) for call in calls if call.id in hidden or own]
+        new = [
+            raw_calls[call.id] if call.id in raw_calls else own.pop(0) for call in calls if call.id in raw_calls or own
+        ]
         return item[: member.value] + rebuild_array(listed, [*new, *own]) + item[member.end :]
 
 
 def read_custom_input(call: Call) -> str:
     """The text of a custom tool's call, which the engine keeps as a JSON object."""
-    given = decode_object(call.arguments).get("input")
-    return given if isinstance(given, str) else call.arguments
+    raw_input = decode_object(call.arguments).get("input")
+    return raw_input if isinstance(raw_input, str) else call.arguments
 
 
 def _encode_tool(tool: Tool, schema: msgspec.Raw) -> bytes:

@@ -48,7 +48,7 @@ _REASONING_KEYS = ("reasoning_content", "reasoning", "reasoning_text")
 
 
 _LONGEST_CHECKED = 65_536
-"""Characters of arguments up to which a piece with another id is compared with them: see `_slot`."""
+"""Characters of arguments up to which a piece with another id is compared with them."""
 
 
 class PartialCall(msgspec.Struct, eq=False):
@@ -81,26 +81,26 @@ class PartialCalls:
     def take(self, piece: JsonObject) -> tuple[PartialCall, list[Delta]]:
         """Add a piece to its call. Return the call, and the piece as it is displayed."""
         function = as_object(piece.get("function") or piece.get("custom"))
-        name, given = as_string(function.get("name")), function.get("arguments", function.get("input"))
-        arguments = given if isinstance(given, str) or given is None else msgspec.json.encode(given).decode()
-        called = self._find(piece, name)
-        started = not called.name and bool(name)
-        called.id = called.id or as_string(piece.get("id"))
-        called.name = called.name or name
+        name, payload = as_string(function.get("name")), function.get("arguments", function.get("input"))
+        arguments = payload if isinstance(payload, str) or payload is None else msgspec.json.encode(payload).decode()
+        call = self._find(piece, name)
+        started = not call.name and bool(name)
+        call.id = call.id or as_string(piece.get("id"))
+        call.name = call.name or name
         if arguments:
-            called.pieces.append(arguments)
-            called.length += len(arguments)
+            call.pieces.append(arguments)
+            call.length += len(arguments)
         extra = {key: value for key, value in piece.items() if key not in ("index", "id", "type", "function")}
-        called.opaque = called.opaque | extra
-        shown = [Delta("call", name, called.place)] if started else []
-        return called, [*shown, Delta("call", arguments, called.place)] if arguments else shown
+        call.opaque = call.opaque | extra
+        deltas = [Delta("call", name, call.place)] if started else []
+        return call, [*deltas, Delta("call", arguments, call.place)] if arguments else deltas
 
     def _find(self, piece: JsonObject, name: str) -> PartialCall:
         """Return the call that a piece belongs to. Some servers give every call the index 0, or none: another id or
         a second name then starts another call.
         """
-        given, ident = piece.get("index"), as_string(piece.get("id"))
-        index = given if isinstance(given, int) and not isinstance(given, bool) else None
+        raw_index, ident = piece.get("index"), as_string(piece.get("id"))
+        index = raw_index if isinstance(raw_index, int) and not isinstance(raw_index, bool) else None
         last = self._last_by_index.get(index) if index is not None else next(reversed(self.calls), None)
         if last is not None:
             other = bool(ident and last.id and ident != last.id) and (bool(name) or last.is_whole)
@@ -206,8 +206,8 @@ class ChatAssembler:
         return Delta("thinking", text)
 
     def _call(self, piece: JsonObject) -> list[Delta]:
-        called, deltas = self._calls.take(piece)
-        bound_parts(max(len(called.opaque), len(self._details)), len(self._calls.calls))
+        call, deltas = self._calls.take(piece)
+        bound_parts(max(len(call.opaque), len(self._details)), len(self._calls.calls))
         return deltas
 
     def finish(self) -> Reply:
@@ -219,8 +219,8 @@ class ChatAssembler:
             message[self._thought_key] = "".join(self._thought)
         if self._details:
             message["reasoning_details"] = [
-                detail | {key: as_string(detail.get(key)) + "".join(pieces) for key, pieces in grown.items()}
-                for detail, grown in zip(self._details, self._grown, strict=True)
+                detail | {key: as_string(detail.get(key)) + "".join(pieces) for key, pieces in growth.items()}
+                for detail, growth in zip(self._details, self._grown, strict=True)
             ]
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -233,16 +233,16 @@ class ChatAssembler:
         return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason, bad))
 
 
-def _is_custom_call(called: PartialCall) -> bool:
+def _is_custom_call(call: PartialCall) -> bool:
     """Build the call of a custom tool, which takes text of any form."""
-    return "custom" in called.opaque
+    return "custom" in call.opaque
 
 
-def _encode_call(called: PartialCall, ident: str) -> JsonObject:
-    extra = {key: value for key, value in called.opaque.items() if key != "custom"}
-    if _is_custom_call(called):
-        return {"id": ident, "type": "custom", "custom": {"name": called.name, "input": called.arguments}, **extra}
-    function = {"name": called.name, "arguments": called.arguments}
+def _encode_call(call: PartialCall, ident: str) -> JsonObject:
+    extra = {key: value for key, value in call.opaque.items() if key != "custom"}
+    if _is_custom_call(call):
+        return {"id": ident, "type": "custom", "custom": {"name": call.name, "input": call.arguments}, **extra}
+    function = {"name": call.name, "arguments": call.arguments}
     return {"id": ident, "type": "function", "function": function, **extra}
 
 

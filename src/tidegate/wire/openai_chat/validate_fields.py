@@ -20,8 +20,8 @@ NO_OBJECT_TEXT = "arguments must be a valid JSON object string"
 UNSENDABLE_TEXT = "We could not parse the JSON body of your request"
 
 
-def wrong_type_text(where: str, wanted: str, value: object) -> str:
-    return f"Invalid type for '{where}': expected {wanted}, but got {describe_json_type(value)} instead."
+def wrong_type_text(where: str, expected: str, value: object) -> str:
+    return f"Invalid type for '{where}': expected {expected}, but got {describe_json_type(value)} instead."
 
 
 def string_too_long_text(where: str, limit: int, got: int) -> str:
@@ -140,8 +140,8 @@ def _check_parameters(
         yield RequestFault(rule, f"{start}: {fault}", where)
     elif not isinstance(schema, dict) or schema.get("type") != "object":
         kind = describe_value(schema.get("type") if isinstance(schema, dict) else None)
-        wanted = "schema must be a JSON Schema of 'type: \"object\"'"
-        yield RequestFault(rule, f"{start}: {wanted}, got type: {kind}.", where)
+        expected = "schema must be a JSON Schema of 'type: \"object\"'"
+        yield RequestFault(rule, f"{start}: {expected}, got type: {kind}.", where)
     if (wording := profile.chat.required_list) and lacks_required_list(schema):
         yield RequestFault(wording.rule, wording.text, where)
 
@@ -161,10 +161,10 @@ def check_chat_content(
     content = message.get("content")
     where = f"messages[{at}].content"
     if content is None:
-        spoken = role == "assistant" and any(message.get(key) for key in ("tool_calls", "refusal", "audio"))
+        has_other_content = role == "assistant" and any(message.get(key) for key in ("tool_calls", "refusal", "audio"))
         if role == "system" and profile.chat.system_content:
             yield RequestFault(*profile.chat.system_content, where)
-        elif not spoken:
+        elif not has_other_content:
             yield RequestFault("OC8", "Invalid value for 'content': expected a string, got null.", where)
     elif not isinstance(content, list):
         yield RequestFault("OC8", wrong_type_text(where, "one of a string or array of objects", content), where)
@@ -188,8 +188,8 @@ def _check_part(part: object, role: str, where: str, profile: ValidationProfile)
         text = "Image URLs are only allowed for messages with role 'user', but this message with role "
         yield RequestFault("OC8", f"Invalid '{where}'. {text}'{role[:80]}' contains an image URL.", where)
     elif kind not in allowed:
-        known = ", ".join(f"'{one}'" for one in sorted(allowed))
-        yield RequestFault("OC8", f"Invalid value: '{kind[:80]}'. Supported values are: {known}.", f"{where}.type")
+        choices = ", ".join(f"'{one}'" for one in sorted(allowed))
+        yield RequestFault("OC8", f"Invalid value: '{kind[:80]}'. Supported values are: {choices}.", f"{where}.type")
     elif kind in ("text", "refusal"):
         if not isinstance(part.get(kind), str):
             yield RequestFault("OC8", wrong_type_text(f"{where}.{kind}", "a string", part.get(kind)), where)

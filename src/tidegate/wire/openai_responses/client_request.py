@@ -42,33 +42,35 @@ class _ResponsesItem(NamedTuple):
 
 
 def read_openai_responses(body: JsonObject, memo: ReadMemo | None = None) -> HostRequest:
-    memo, given = memo or ReadMemo(), body.get("input")
+    memo, raw_input = memo or ReadMemo(), body.get("input")
     system = [str(body["instructions"])] if isinstance(body.get("instructions"), str) else []
-    tools, items = list_items(body, "tools"), given if isinstance(given, list) else []
+    tools, items = list_items(body, "tools"), raw_input if isinstance(raw_input, list) else []
     previous = read_previous_id(body)
     read_unit = _read_continuing_unit if previous else _read_responses_unit
-    found, known = memo.read_units(items, read_unit, _list_responses_units)
-    fixed = next((place for place, each in enumerate(found) if each.unit), len(found))
-    for item, each in zip(items[:fixed], found, strict=False):
+    entries, entry_units = memo.read_units(items, read_unit, _list_responses_units)
+    fixed = next((place for place, each in enumerate(entries) if each.unit), len(entries))
+    for item, each in zip(items[:fixed], entries, strict=False):
         if _has_more_tools(item):
             tools = [*tools, *list_items(item, "tools")]
         else:
             system.append(join_text_parts(each.message.parts))
-    units = tuple(known)
-    if isinstance(given, str):
-        message = mark_client_texts(Message("user", (Text(repair_unicode(given)),)))
+    units = tuple(entry_units)
+    if isinstance(raw_input, str):
+        message = mark_client_texts(Message("user", (Text(repair_unicode(raw_input)),)))
         units = (HostUnit(message, (PartOrigin(WHOLE),), True),)
-    is_stored = any(each.is_stored for each in found[-1:])
-    kept = is_stored or any(body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt"))
-    reason = STORED_REASON if kept else ""
+    is_stored = any(each.is_stored for each in entries[-1:])
+    is_on_server = is_stored or any(
+        body.get(key) is not None for key in ("previous_response_id", "conversation", "prompt")
+    )
+    reason = STORED_REASON if is_on_server else ""
     read = memo.read_field("tools", tools, lambda: read_tool_list(tools, lambda tool: [read_seen_tool(tool)]))
     previous = "" if is_stored else previous
     return HostRequest(units, "\n\n".join(system), read, read_model_name(body), reason, fixed, previous)
 
 
-def _list_responses_units(found: _ResponsesItem, following: _ResponsesItem | None) -> list[HostUnit]:
+def _list_responses_units(entry: _ResponsesItem, following: _ResponsesItem | None) -> list[HostUnit]:
     """The unit of an item, unless the item after it belongs to the same answer."""
-    return [found.unit] if found.unit and not (following and following.is_joined) else []
+    return [entry.unit] if entry.unit and not (following and following.is_joined) else []
 
 
 def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
@@ -86,11 +88,11 @@ def _read_responses_unit(item: object, place: int, before: _ResponsesItem | None
 
 def _read_continuing_unit(item: object, place: int, before: _ResponsesItem | None) -> _ResponsesItem:
     """An item after a stored conversation: there the system prompt is the provider's, and a message is one of many."""
-    found = _read_responses_unit(item, place, before)
-    if found.unit is not None:
-        return found
-    unit = HostUnit(found.message, (PartOrigin(place),) * max(1, len(found.message.parts)), True)
-    return found._replace(unit=unit)
+    entry = _read_responses_unit(item, place, before)
+    if entry.unit is not None:
+        return entry
+    unit = HostUnit(entry.message, (PartOrigin(place),) * max(1, len(entry.message.parts)), True)
+    return entry._replace(unit=unit)
 
 
 def _has_more_tools(item: object) -> bool:
@@ -100,8 +102,8 @@ def _has_more_tools(item: object) -> bool:
 
 def _join_units(unit: HostUnit, message: Message, origins: tuple[PartOrigin, ...]) -> HostUnit:
     """The items of one answer are one message: no edit may separate them."""
-    joined = msgspec.structs.replace(unit.message, parts=unit.message.parts + message.parts)
-    return HostUnit(joined, unit.origins + origins, True)
+    whole = msgspec.structs.replace(unit.message, parts=unit.message.parts + message.parts)
+    return HostUnit(whole, unit.origins + origins, True)
 
 
 def _read_responses_item(item: object) -> Message:
@@ -111,8 +113,8 @@ def _read_responses_item(item: object) -> Message:
     if isinstance(kind, str) and isinstance(call_id, str):
         if kind.endswith("_output"):
             # What a client's own search found is in `tools`: https://developers.openai.com/api/docs/guides/tools-tool-search
-            found = item.get("tools") if kind == "tool_search_output" else item.get("output")
-            return read_tool_result(call_id, found, read_part)
+            output = item.get("tools") if kind == "tool_search_output" else item.get("output")
+            return read_tool_result(call_id, output, read_part)
         if kind.endswith("_call") and kind not in ("function_call", "custom_tool_call"):
             call = Call(repair_unicode(call_id), kind, encode_json_text(item))
             return Message("assistant", (call,), origin=FAMILY)

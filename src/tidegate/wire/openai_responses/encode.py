@@ -12,36 +12,36 @@ from tidegate.wire.streaming.scripted_answer import ScriptedAnswer, cut_pieces
 def _list_items(answer: ScriptedAnswer) -> list[JsonObject]:
     sources = [str(answer.number), answer.text, answer.thinking, answer.signature, *(call.id for call in answer.calls)]
     tag = blake2b(msgspec.msgpack.encode(sources), digest_size=6).hexdigest()  # ids differ between answers
-    found: list[JsonObject] = []
+    items: list[JsonObject] = []
     if answer.thinking or answer.signature:
         summary = [{"type": "summary_text", "text": answer.thinking}] if answer.thinking else []
         sealed = {"encrypted_content": answer.signature} if answer.signature else {}
-        found.append({"type": "reasoning", "id": f"rs_{tag}", "summary": summary, **sealed})
+        items.append({"type": "reasoning", "id": f"rs_{tag}", "summary": summary, **sealed})
     if answer.text:
         content = [{"type": "output_text", "text": answer.text, "annotations": []}]
-        shown = {"type": "message", "id": f"msg_{tag}", "status": "completed", "role": "assistant"}
-        found.append({**shown, "content": content})
+        message_fields = {"type": "message", "id": f"msg_{tag}", "status": "completed", "role": "assistant"}
+        items.append({**message_fields, "content": content})
     for n, call in enumerate(answer.calls):
-        named = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
-        found.append({"type": "function_call", "id": f"fc_{tag}{n}", "status": "completed", **named})
-    return found
+        call_fields = {"call_id": call.id, "name": call.name, "arguments": call.arguments}
+        items.append({"type": "function_call", "id": f"fc_{tag}{n}", "status": "completed", **call_fields})
+    return items
 
 
 def encode_body(answer: ScriptedAnswer) -> JsonObject:
     reason = {"length": "max_output_tokens", "filtered": "content_filter"}.get(answer.effective_stop)
-    found: JsonObject = {"id": f"resp_{answer.number}", "object": "response", "created_at": 0, "model": answer.model}
-    found |= {"status": "incomplete" if reason else "completed", "output": _list_items(answer), "error": None}
-    found |= {"incomplete_details": {"reason": reason} if reason else None, "parallel_tool_calls": True}
-    found |= {"tool_choice": "auto", "tools": []}
+    body: JsonObject = {"id": f"resp_{answer.number}", "object": "response", "created_at": 0, "model": answer.model}
+    body |= {"status": "incomplete" if reason else "completed", "output": _list_items(answer), "error": None}
+    body |= {"incomplete_details": {"reason": reason} if reason else None, "parallel_tool_calls": True}
+    body |= {"tool_choice": "auto", "tools": []}
     if answer.usage:
-        found["usage"] = {
+        body["usage"] = {
             "input_tokens": answer.usage.input_tokens,
             "input_tokens_details": {"cached_tokens": answer.usage.cache_read, "cache_write_tokens": 0},
             "output_tokens": answer.usage.output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
             "total_tokens": answer.usage.input_tokens + answer.usage.output_tokens,
         }
-    return found
+    return body
 
 
 def encode_frames(answer: ScriptedAnswer) -> Iterator[JsonObject]:

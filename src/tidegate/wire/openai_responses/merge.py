@@ -17,13 +17,13 @@ class ResponsesMerger(AnswerMerger):
         self._places = {}
 
     def feed(self, frame: JsonObject) -> JsonObject | None:
-        changed = self._change(frame)
-        if changed is None:
+        new_frame = self._change(frame)
+        if new_frame is None:
             return None
         number, self._sequence = self._sequence, self._sequence + 1
         if "sequence_number" in frame and frame["sequence_number"] != number:
-            changed = {**(changed or frame), "sequence_number": number}
-        return changed
+            new_frame = {**(new_frame or frame), "sequence_number": number}
+        return new_frame
 
     def _change(self, frame: JsonObject) -> JsonObject | None:
         kind = as_string(frame.get("type"))
@@ -31,12 +31,12 @@ class ResponsesMerger(AnswerMerger):
         if isinstance(response, dict):
             self.first_id = self.first_id or response.get("id")
             if kind in ("response.completed", "response.incomplete"):
-                found = self.feed_body(response)
-                return {**frame, "response": found} if found else found
+                new_response = self.feed_body(response)
+                return {**frame, "response": new_response} if new_response else new_response
             if self.rounds > 1 and kind != "response.failed":
                 return None
-            found = self._hide_tool(response)
-            return KEEP if found is response else {**frame, "response": found}
+            new_response = self._hide_tool(response)
+            return KEEP if new_response is response else {**frame, "response": new_response}
         if "output_index" not in frame:
             return KEEP
         index = as_index(frame["output_index"], 0)
@@ -53,27 +53,27 @@ class ResponsesMerger(AnswerMerger):
             self._next_place += 1
 
     def _is_hidden(self, item: object) -> bool:
-        found = as_object(item)
-        return found.get("type") == "function_call" and found.get("name") == self.name
+        call = as_object(item)
+        return call.get("type") == "function_call" and call.get("name") == self.name
 
     def _hide_tool(self, response: JsonObject) -> JsonObject:
         """The provider repeats the tools of the request in its answer."""
         tools = as_list(response.get("tools"))
-        kept = [tool for tool in tools if as_object(tool).get("name") != self.name]
-        return {**response, "tools": kept} if len(kept) < len(tools) else response
+        visible = [tool for tool in tools if as_object(tool).get("name") != self.name]
+        return {**response, "tools": visible} if len(visible) < len(tools) else response
 
     def feed_body(self, body: JsonObject) -> JsonObject | None:
         self.first_id = self.first_id or body.get("id")
         output = as_list(body.get("output"))
-        kept = [item for item in output if not self._is_hidden(item)]
-        self.hidden_calls = len(output) - len(kept)
-        self.visible_calls = sum(as_string(as_object(item).get("type")).endswith("_call") for item in kept)
-        self._output += kept
+        visible = [item for item in output if not self._is_hidden(item)]
+        self.hidden_calls = len(output) - len(visible)
+        self.visible_calls = sum(as_string(as_object(item).get("type")).endswith("_call") for item in visible)
+        self._output += visible
         usage = as_object(body.get("usage"))
         if not self.ends_here(body.get("status") == "completed", usage.get("output_tokens")):
             return None
-        found = self._hide_tool(body)
+        new_body = self._hide_tool(body)
         if not self.is_changed:
-            return KEEP if found is body else found
+            return KEEP if new_body is body else new_body
         usage = self.sum_output(usage, "output_tokens", "total_tokens")
-        return {**found, "id": self.first_id, "output": self._output, **({"usage": usage} if usage else {})}
+        return {**new_body, "id": self.first_id, "output": self._output, **({"usage": usage} if usage else {})}

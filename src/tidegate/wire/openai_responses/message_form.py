@@ -44,7 +44,7 @@ class ResponsesForm(MessageForm):
     def rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         """Items are kept or left out by their parts. If reasoning is left out, the others lose the ids bound to it."""
         calls = {part.id: part for part in message.parts if isinstance(part, Call)}
-        said = [part for part in message.parts if isinstance(part, Text)]
+        texts = [part for part in message.parts if isinstance(part, Text)]
         old = list(zip(unit.message.parts, unit.origins, strict=False))
         loses_reasoning = False
         for place in unit.items:
@@ -57,10 +57,10 @@ class ResponsesForm(MessageForm):
             if isinstance(first, Call):
                 text = self._rewrite_call(text, first, calls)
             elif any(isinstance(part, Text) for part in parts) and not all(part in message.parts for part in parts):
-                if not said:
+                if not texts:
                     continue
-                text = replace_value(text, ("content",), _encode([_output_text(said)]))
-                said = []
+                text = replace_value(text, ("content",), _encode([_output_text(texts)]))
+                texts = []
             yield OutputItem("assistant", remove_member(text, "id") if loses_reasoning else text, place)
 
     def _rewrite_call(self, text: bytes, old: Call, calls: Mapping[str, Call]) -> bytes:
@@ -82,9 +82,9 @@ class ResponsesForm(MessageForm):
         parts = {
             origin.item: part for part, origin in reversed(list(zip(unit.message.parts, unit.origins, strict=True)))
         }
-        placed = [PlacedPart(parts[place], items[place][-1]) for place in places]
+        pieces = [PlacedPart(parts[place], items[place][-1]) for place in places]
         new: list[bytes] = []
-        for answer, own in zip(answers, arrange_parts(placed, answers), strict=True):
+        for answer, own in zip(answers, arrange_parts(pieces, answers), strict=True):
             raw = {bytes(call.raw) for call in answer.calls}
             has_reasoning = any(_is_reasoning(each) for each in own)
             new += [remove_member(each, "id") if each in raw and not has_reasoning else each for each in own]
@@ -99,13 +99,13 @@ def _is_reasoning(item: bytes) -> bool:
     return decode_object(item.decode("utf-8", "replace")).get("type") == "reasoning"
 
 
-def _output_text(said: Sequence[Text]) -> dict[str, object]:
-    return {"type": "output_text", "text": "\n\n".join(part.text for part in said), "annotations": []}
+def _output_text(texts: Sequence[Text]) -> dict[str, object]:
+    return {"type": "output_text", "text": "\n\n".join(part.text for part in texts), "annotations": []}
 
 
 def _encode_tool(tool: Tool, schema: msgspec.Raw) -> bytes:
-    named = {"name": tool.name, "description": tool.description}
-    return _encode({"type": "function", **named, "parameters": schema, "strict": False})
+    head = {"name": tool.name, "description": tool.description}
+    return _encode({"type": "function", **head, "parameters": schema, "strict": False})
 
 
 RESPONSES_CALLS = CallForm(

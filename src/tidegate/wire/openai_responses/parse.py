@@ -33,9 +33,9 @@ _OUTPUT_TYPES = ("function_call_output", "custom_tool_call_output")
 
 
 def recognize_body(body: Mapping[str, object]) -> int:
-    given = body.get("input")
-    items = [each for each in given if isinstance(each, dict)] if isinstance(given, list) else []
-    has_input = isinstance(given, str | list) and all("role" in each or "type" in each for each in items)
+    raw_input = body.get("input")
+    items = [each for each in raw_input if isinstance(each, dict)] if isinstance(raw_input, list) else []
+    has_input = isinstance(raw_input, str | list) and all("role" in each or "type" in each for each in items)
     return 1 if has_input and "model" in body else 0
 
 
@@ -91,12 +91,12 @@ def read_part(part: JsonObject, what: str) -> Part:
 
 def parse_body(body: object) -> ParsedRequest:
     request = require_object(body, "The body")
-    given = request.get("input")
+    raw_input = request.get("input")
     messages: list[Message] = []
-    if isinstance(given, str):
-        messages = [Message("user", (Text(repair_unicode(given)),))]
+    if isinstance(raw_input, str):
+        messages = [Message("user", (Text(repair_unicode(raw_input)),))]
     else:
-        for obj in require_list(given, "input"):
+        for obj in require_list(raw_input, "input"):
             messages += parse_message(obj)
     system = read_optional_text(request.get("instructions"), "The instructions")
     tools = require_list(request.get("tools") or [], "tools")
@@ -113,8 +113,8 @@ def read_seen_tool(value: object) -> Tool:
     name, description = str(tool.get("name") or tool.get("server_label") or ""), str(tool.get("description") or "")
     if tool.get("type") == "namespace":
         inner = tool.get("tools")
-        seen = [each for each in inner if not _is_deferred(each)] if isinstance(inner, list) else []
-        return Tool(repair_unicode(name), repair_unicode(description), encode_json_text(seen))
+        visible = [each for each in inner if not _is_deferred(each)] if isinstance(inner, list) else []
+        return Tool(repair_unicode(name), repair_unicode(description), encode_json_text(visible))
     return Tool(repair_unicode(name), repair_unicode(description), "{}") if _is_deferred(tool) else read_tool(tool)
 
 

@@ -37,9 +37,9 @@ def stores_answer(body: Mapping[str, object]) -> bool:
 
 def read_previous_id(body: Mapping[str, object]) -> str:
     """The id of the stored answer that a request continues; empty if it has more of its conversation stored."""
-    given = body.get(PREVIOUS_ID)
+    ident = body.get(PREVIOUS_ID)
     others = any(body.get(key) is not None for key in ("conversation", "prompt"))
-    return given if isinstance(given, str) and not others else ""
+    return ident if isinstance(ident, str) and not others else ""
 
 
 def has_previous_id(text: bytes) -> bool:
@@ -64,11 +64,11 @@ def write_whole(text: bytes, items: Sequence[JsonObject]) -> bytes:
 
 def list_phases(items: Sequence[JsonObject]) -> list[str]:
     """The `phase` of each text of an answer; empty if it has none. A later request must repeat it."""
-    found: list[str] = []
+    phases: list[str] = []
     for item in items:
         content = item.get("content") if item.get("type") == "message" else None
-        found += [str(item.get("phase") or "")] * len(content if isinstance(content, list) else ())
-    return found if any(found) else []
+        phases += [str(item.get("phase") or "")] * len(content if isinstance(content, list) else ())
+    return phases if any(phases) else []
 
 
 def render_stored(messages: Iterable[Message], tools: object, phases: Mapping[str, Sequence[str]]) -> list[JsonObject]:
@@ -121,9 +121,9 @@ class _StoredWriter:
             elif isinstance(part, Text):
                 phase = next(phases, "")
                 content = [{"type": "output_text", "text": part.text, "annotations": []}]
-                shown: JsonObject = {"type": "message", "role": "assistant", "content": content}
+                item: JsonObject = {"type": "message", "role": "assistant", "content": content}
                 if part.text.strip():
-                    yield {**shown, "phase": phase} if phase else shown
+                    yield {**item, "phase": phase} if phase else item
             elif isinstance(part, Compaction):
                 yield _without_id(decode_object(part.block))
 
@@ -135,9 +135,9 @@ class _StoredWriter:
         space = {"namespace": self._namespaces[call.name]} if call.name in self._namespaces else {}
         if call.name in self._custom:
             self._outputs[call.id] = "custom_tool_call_output"
-            said = item.get("input")
-            given = said if isinstance(said, str) else call.arguments
-            return {"type": "custom_tool_call", "call_id": call.id, "name": call.name, **space, "input": given}
+            raw_input = item.get("input")
+            call_input = raw_input if isinstance(raw_input, str) else call.arguments
+            return {"type": "custom_tool_call", "call_id": call.id, "name": call.name, **space, "input": call_input}
         return {"type": "function_call", "call_id": call.id, "name": call.name, **space, "arguments": call.arguments}
 
 

@@ -67,8 +67,8 @@ class ResponsesAssembler:
         response = as_object(frame.get("response"))
         if kind == "error" or (not kind and frame.get("error")):
             inner = frame.get("error")
-            said = {key: value for key, value in frame.items() if key not in ("type", "sequence_number")}
-            self.error = inner if isinstance(inner, dict) else {"message": inner} if inner else said
+            fields = {key: value for key, value in frame.items() if key not in ("type", "sequence_number")}
+            self.error = inner if isinstance(inner, dict) else {"message": inner} if inner else fields
         elif kind in ("response.failed", "response.cancelled"):
             self.error = as_object(response.get("error")) or {"message": kind}
         elif self._response is not None:
@@ -86,7 +86,7 @@ class ResponsesAssembler:
     def _item(self, frame: Mapping[str, object], is_whole: bool) -> list[Delta]:
         item = as_object(frame.get("item"))
         place = as_index(frame.get("output_index"), len(self._items) - is_whole)
-        known = place in self._items
+        is_old = place in self._items
         self._items[place] = dict(item)
         self._grown.pop(place, None)
         if is_whole:
@@ -94,7 +94,7 @@ class ResponsesAssembler:
         if item.get("type") in _CALLS:
             self._called.add(place)
         bound_parts(len(self._items), len(self._called))
-        if item.get("type") in _CALLS and not known:
+        if item.get("type") in _CALLS and not is_old:
             return [Delta("call", as_string(item.get("name")), place)]
         return []
 
@@ -107,10 +107,10 @@ class ResponsesAssembler:
         if not piece or place in self._whole:
             return []
         if kind in _GROWS:
-            field, grown = _GROWS[kind], self._grown.setdefault(place, [])
-            self._changes += bool(grown) and grown[-1][0] != field
+            field, growth = _GROWS[kind], self._grown.setdefault(place, [])
+            self._changes += bool(growth) and growth[-1][0] != field
             bound_parts(self._changes, 0)
-            grown.append((field, piece))
+            growth.append((field, piece))
             return [Delta("call" if field in ("arguments", "input") else "text", piece, place)]
         return [Delta("thinking", piece, place)] if kind.startswith("response.reasoning") else []
 
@@ -157,8 +157,8 @@ class ResponsesAssembler:
 def _is_sealed(item: JsonObject) -> bool:
     """Refuse a damaged reasoning item: it is sent back as it is, and the provider would refuse it."""
     summary = item.get("summary") or []
-    told = isinstance(summary, list) and all(isinstance(as_object(each).get("text"), str) for each in summary)
-    return told and isinstance(item.get("encrypted_content") or "", str)
+    is_summary = isinstance(summary, list) and all(isinstance(as_object(each).get("text"), str) for each in summary)
+    return is_summary and isinstance(item.get("encrypted_content") or "", str)
 
 
 def _refuses(items: list[JsonObject]) -> bool:
@@ -169,7 +169,7 @@ def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
     """Convert an unstreamed answer to the frames of a stream."""
     if body.get("error"):
         return [{"type": "error", "error": body["error"]}]
-    ended = body.get("status") in ("completed", "incomplete")
+    is_whole = body.get("status") in ("completed", "incomplete")
     frames: list[JsonObject] = []
     for place, each in enumerate(as_list(body.get("output"))):
         item = as_object(each)
@@ -178,4 +178,4 @@ def frames_from_body(body: Mapping[str, object]) -> list[JsonObject]:
             frames += [{"type": "response.output_text.delta", "output_index": place, "delta": text} for text in texts]
         else:
             frames.append({"type": "response.output_item.done", "output_index": place, "item": item})
-    return [*frames, {"type": "response.completed" if ended else "response.in_progress", "response": dict(body)}]
+    return [*frames, {"type": "response.completed" if is_whole else "response.in_progress", "response": dict(body)}]

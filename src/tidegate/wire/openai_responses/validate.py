@@ -267,9 +267,9 @@ def _check_item_content(content: object, role: str, where: str) -> Iterator[Requ
     for n, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
         if not isinstance(kind, str) or kind not in allowed:
-            known = " and ".join(f"'{one}'" for one in sorted(allowed))
+            choices = " and ".join(f"'{one}'" for one in sorted(allowed))
             yield RequestFault(
-                "OC8", f"Invalid value: {describe_value(kind)}. Supported values are: {known}.", f"{where}[{n}]"
+                "OC8", f"Invalid value: {describe_value(kind)}. Supported values are: {choices}.", f"{where}[{n}]"
             )
         elif kind.endswith("_text") and not isinstance(part.get("text"), str):
             text = wrong_type_text(f"{where}[{n}].text", "a string", part.get("text"))

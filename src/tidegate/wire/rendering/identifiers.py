@@ -40,15 +40,15 @@ def _short_digest(text: str, length: int) -> str:
 
 def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierRules, used: set[str]) -> str:
     """Return the id of a call in this request and add it to `used`: no two calls of a request may share one."""
-    found = call_id
-    if found in used or not shape.id_pattern.fullmatch(found):
+    candidate = call_id
+    if candidate in used or not shape.id_pattern.fullmatch(candidate):
         source = f"{message_id}\0{index}\0{call_id}"
-        found = _short_digest(source, shape.id_length)
-        while found in used:
+        candidate = _short_digest(source, shape.id_length)
+        while candidate in used:
             source += "\0"
-            found = _short_digest(source, shape.id_length)
-    used.add(found)
-    return found
+            candidate = _short_digest(source, shape.id_length)
+    used.add(candidate)
+    return candidate
 
 
 def encode_tool_name(name: str, shape: IdentifierRules) -> str:
@@ -76,9 +76,9 @@ class ToolDefinition(NamedTuple):
 
 def define_tools(tools: Iterable[Tool], shape: IdentifierRules) -> list[ToolDefinition]:
     """Define each name once (the first wins; a provider refuses duplicates), each with an object as schema."""
-    found: dict[str, ToolDefinition] = {}
+    definitions: dict[str, ToolDefinition] = {}
     for tool in tools:
         name = encode_tool_name(tool.name, shape)
         schema = {"type": "object", **decode_object(tool.parameters)}
-        found.setdefault(name, ToolDefinition(name, tool.description, schema))
-    return list(found.values())
+        definitions.setdefault(name, ToolDefinition(name, tool.description, schema))
+    return list(definitions.values())

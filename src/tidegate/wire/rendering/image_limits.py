@@ -66,8 +66,8 @@ class ImageSelection:
             return False
         self._judged = len(self._seen)
         places: dict[int, set[int]] = {}
-        for seen in _find_excess_images(self._seen, self._bounds):
-            places.setdefault(seen.message, set()).add(seen.place)
+        for image in _find_excess_images(self._seen, self._bounds):
+            places.setdefault(image.message, set()).add(image.place)
         before, self.omitted = self.omitted, {message: frozenset(each) for message, each in places.items()}
         return before != self.omitted
 
@@ -99,16 +99,16 @@ def _images(parts: Sequence[Part]) -> Iterator[Image]:
 
 def _find_excess_images(pictures: Sequence[_CountedImage], bounds: ImageLimits) -> list[_CountedImage]:
     out = [seen for seen in pictures if not seen.fit]
-    kept = [seen for seen in pictures if seen.fit]
-    first = _round_excess(len(kept), bounds.max_images)
-    weight = sum(seen.weight for seen in kept[first:])
+    fitting = [seen for seen in pictures if seen.fit]
+    first = _round_excess(len(fitting), bounds.max_images)
+    weight = sum(seen.weight for seen in fitting[first:])
     while weight > bounds.max_total_chars:
-        weight -= kept[first].weight
+        weight -= fitting[first].weight
         first += 1
-    out += kept[:first]
-    kept = kept[first:]
-    wide = [seen for seen in kept if seen.edge > bounds.large_edge]
-    return out + wide[: _round_excess(len(kept), bounds.max_images_if_any_large)]
+    out += fitting[:first]
+    fitting = fitting[first:]
+    wide = [seen for seen in fitting if seen.edge > bounds.large_edge]
+    return out + wide[: _round_excess(len(fitting), bounds.max_images_if_any_large)]
 
 
 def _round_excess(count: int, most: int) -> int:

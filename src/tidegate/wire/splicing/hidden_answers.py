@@ -53,55 +53,55 @@ def _is_same(one: Part, other: Part) -> bool:
 def _identify_thinking(block: str) -> object:
     """What stays the same of a provider's thinking block when a client sends it back: some omit ids, or order keys."""
     value = decode_object(block)
-    signed = next((found for key in _SIGNED_KEYS if (found := value.get(key))), None)
+    signed = next((signature for key in _SIGNED_KEYS if (signature := value.get(key))), None)
     return signed or {key: each for key, each in value.items() if key not in ("id", "status")}
 
 
 def arrange_parts(
-    placed: list[PlacedPart], answers: Sequence[HiddenAnswer], *, restores_thinking: bool = False
+    parts: list[PlacedPart], answers: Sequence[HiddenAnswer], *, restores_thinking: bool = False
 ) -> list[list[bytes]]:
     """The bytes of each answer: the client's own, in its order, with the hidden calls between them.
 
     A client may leave out thinking, and join adjacent texts or thinking. With `restores_thinking`, thinking that
     it left out of an answer before the last is taken from the log: the client does not know that it belongs to a call.
     """
-    found: list[list[bytes]] = []
+    runs: list[list[bytes]] = []
     for answer in answers:
         here: list[bytes] = []
         raw = {call.id: bytes(call.raw) for call in answer.calls}
         for part in answer.message.parts:
             if isinstance(part, Call) and part.id in raw:
                 here.append(raw[part.id])
-            elif isinstance(part, Text) and answer is not answers[-1] and (start := _find_start(part, placed)) >= 0:
-                first, rest = _split_text(placed[start], part.text)
-                here += [*(each.raw for each in placed[:start]), first.raw]
-                placed[: start + 1] = [rest]
+            elif isinstance(part, Text) and answer is not answers[-1] and (start := _find_start(part, parts)) >= 0:
+                first, rest = _split_text(parts[start], part.text)
+                here += [*(each.raw for each in parts[:start]), first.raw]
+                parts[: start + 1] = [rest]
             else:
-                end = next((n for n, each in enumerate(placed, 1) if _is_same(each.part, part)), 0)
-                here += [each.raw for each in placed[:end]]
-                del placed[:end]
+                end = next((n for n, each in enumerate(parts, 1) if _is_same(each.part, part)), 0)
+                here += [each.raw for each in parts[:end]]
+                del parts[:end]
                 if restores_thinking and not end and isinstance(part, Thinking) and answer is not answers[-1]:
                     here += [part.block.encode()] if part.block else []
-        found.append(here)
-    found[-1] += [each.raw for each in placed]
-    return found
+        runs.append(here)
+    runs[-1] += [each.raw for each in parts]
+    return runs
 
 
-def _find_start(part: Text, placed: Sequence[PlacedPart]) -> int:
+def _find_start(part: Text, parts: Sequence[PlacedPart]) -> int:
     """The place of the client's text that begins with this one, after thinking that no answer has like that; or -1."""
-    place = next((number for number, each in enumerate(placed) if not isinstance(each.part, Thinking)), -1)
-    return place if place >= 0 and _is_start(part, placed[place]) else -1
+    place = next((number for number, each in enumerate(parts) if not isinstance(each.part, Thinking)), -1)
+    return place if place >= 0 and _is_start(part, parts[place]) else -1
 
 
-def _is_start(part: Text, placed: PlacedPart) -> bool:
-    whole = placed.part
+def _is_start(part: Text, place: PlacedPart) -> bool:
+    whole = place.part
     if not isinstance(whole, Text) or not part.text or _is_same(whole, part) or not whole.text.startswith(part.text):
         return False
-    return "text" in find_members(placed.raw)
+    return "text" in find_members(place.raw)
 
 
-def _split_text(placed: PlacedPart, first: str) -> tuple[PlacedPart, PlacedPart]:
-    assert isinstance(placed.part, Text)
-    texts = first, placed.part.text[len(first) :]
-    one, other = (PlacedPart(Text(text), replace_value(placed.raw, ("text",), _encode(text))) for text in texts)
+def _split_text(place: PlacedPart, first: str) -> tuple[PlacedPart, PlacedPart]:
+    assert isinstance(place.part, Text)
+    texts = first, place.part.text[len(first) :]
+    one, other = (PlacedPart(Text(text), replace_value(place.raw, ("text",), _encode(text))) for text in texts)
     return one, other

@@ -22,9 +22,9 @@ def append_user_text(form: MessageForm, text: bytes, words: str) -> bytes:
     elements = find_elements(listed)
     if form.joins_user_text and elements:
         last = elements[-1]
-        joined = _join(form, listed[last.start : last.end], words)
-        if joined is not None:
-            return text[: member.value + last.start] + joined + text[member.value + last.end :]
+        longer = _join(form, listed[last.start : last.end], words)
+        if longer is not None:
+            return text[: member.value + last.start] + longer + text[member.value + last.end :]
     end = member.value + elements[-1].end if elements else member.value + 1
     return _insert(text, end, (b"," if elements else b"") + form.encode_item("user", [Text(words)]))
 
@@ -33,8 +33,8 @@ def _join(form: MessageForm, item: bytes, words: str) -> bytes | None:
     """The last item with the words in it; None if it is not the user's, or has contents of another form."""
     members = find_members(item)
     role, content = members.get("role"), members.get(form.blocks_key)
-    said = msgspec.json.decode(item[role.value : role.end]) if role else "user"  # Gemini's default
-    if said != "user" or content is None:
+    role_name = msgspec.json.decode(item[role.value : role.end]) if role else "user"  # Gemini's default
+    if role_name != "user" or content is None:
         return None
     value = item[content.value : content.end]
     if value[:1] == b'"':
@@ -46,8 +46,8 @@ def _join(form: MessageForm, item: bytes, words: str) -> bytes | None:
     return _insert(item, end, (b"," if blocks else b"") + form.encode_text_block(words))
 
 
-def _insert(text: bytes, place: int, added: bytes) -> bytes:
-    return text[:place] + added + text[place:]
+def _insert(text: bytes, place: int, insertion: bytes) -> bytes:
+    return text[:place] + insertion + text[place:]
 
 
 def _continue_string(words: str) -> bytes:

@@ -24,19 +24,19 @@ class LastList(Generic[_T]):
         Equal objects take the place of those here, because as a rule the same ones come with the next call. Those of a
         host that copies its messages for each call do not: what is here serves as well, and nothing must be freed.
         """
-        known, count = self.items, len(self.items)
-        known += items[count:]
+        old_items, count = self.items, len(self.items)
+        old_items += items[count:]
         copied = None
-        if not is_equal(known, items):
-            pairs = enumerate(zip(known, items, strict=False))
+        if not is_equal(old_items, items):
+            pairs = enumerate(zip(old_items, items, strict=False))
             count = min(count, next((place for place, pair in pairs if not is_equal(*pair)), len(items)))
-            known[:] = items
-        elif count and known[0] is not items[0]:
+            old_items[:] = items
+        elif count and old_items[0] is not items[0]:
             copied = items[0]
             if self._copied is None or self._copied is copied:
-                known[:] = items
+                old_items[:] = items
         elif count:
-            known[count - 1] = items[count - 1]  # the last item of a request is decoded again with the next one
+            old_items[count - 1] = items[count - 1]  # the last item of a request is decoded again with the next one
         self._copied = copied
         return count
 
@@ -68,12 +68,12 @@ class ReadMemo:
 
         The list is valid until the next call.
         """
-        found: list[_T] = self._found
-        del found[self._last.update(items) :]
-        del self._ends[max(0, len(found) - 1) :]  # the last item that is known may have another one after it
-        for place in range(len(found), len(items)):
-            found.append(read(items[place], place, found[-1] if found else None))
-        return found
+        results: list[_T] = self._found
+        del results[self._last.update(items) :]
+        del self._ends[max(0, len(results) - 1) :]  # the last item that is known may have another one after it
+        for place in range(len(results), len(items)):
+            results.append(read(items[place], place, results[-1] if results else None))
+        return results
 
     def read_units(
         self,
@@ -85,23 +85,23 @@ class ReadMemo:
 
         Both lists are valid until the next call.
         """
-        found, units = self.read_items(items, read), self._units
-        first, known = len(self._ends), self._ends[-1] if self._ends else 0
-        before = units[known:]
-        del units[known:]
-        for place in range(first, len(found)):
-            units += list_units(found[place], found[place + 1] if place + 1 < len(found) else None)
+        results, units = self.read_items(items, read), self._units
+        first, known_count = len(self._ends), self._ends[-1] if self._ends else 0
+        before = units[known_count:]
+        del units[known_count:]
+        for place in range(first, len(results)):
+            units += list_units(results[place], results[place + 1] if place + 1 < len(results) else None)
             self._ends.append(len(units))
-        for old, new in zip(before, units[known:], strict=False):
+        for old, new in zip(before, units[known_count:], strict=False):
             if old is not new:
                 break
-            known += 1
-        self.known_units = known
-        return found, units
+            known_count += 1
+        self.known_units = known_count
+        return results, units
 
     def read_field(self, name: str, value: object, read: Callable[[], _T]) -> _T:
         """What `read` returns for a field of the request."""
-        known = self._fields.get(name)
-        if known is None or known[0] != value:
-            known = self._fields[name] = value, read()
-        return known[1]
+        entry = self._fields.get(name)
+        if entry is None or entry[0] != value:
+            entry = self._fields[name] = value, read()
+        return entry[1]

@@ -34,28 +34,28 @@ class Element(NamedTuple):
 
 def find_members(text: bytes) -> dict[str, Member]:
     """The members of a JSON object by key."""
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     place = text.index(b"{") + 1
     for key, raw in _decode(_object, text).items():
         match = _KEY.match(text, place)
         value = match.end() if match else -1
         place = _check_value(text, value, raw)
-        found[key] = Member(match.start() if match else -1, value, place)
+        members[key] = Member(match.start() if match else -1, value, place)
     if text[place:].strip() != b"}":
         raise _unreadable("a key is there twice")
-    return found
+    return members
 
 
 def find_elements(text: bytes) -> list[Element]:
     """The elements of a JSON array."""
-    found: list[Element] = []
+    elements: list[Element] = []
     place = text.index(b"[") + 1
     for raw in _decode(_array, text):
         gap = _GAP.match(text, place)
         start = gap.end() if gap else place
         place = _check_value(text, start, raw)
-        found.append(Element(start, place))
-    return found
+        elements.append(Element(start, place))
+    return elements
 
 
 def _check_value(text: bytes, start: int, raw: msgspec.Raw) -> int:
@@ -114,9 +114,9 @@ def rebuild_array(text: bytes, elements: list[bytes]) -> bytes:
     pieces = [text[: old[0].start]]
     place = 0
     for number, element in enumerate(elements):
-        known = places.get(element, [])
-        after = bisect_left(known, place)
-        same = known[after] if after < len(known) else -1
+        old_places = places.get(element, [])
+        after = bisect_left(old_places, place)
+        same = old_places[after] if after < len(old_places) else -1
         if number:
             pieces.append(text[old[same - 1].end : old[same].start] if same > 0 else gap)
         place = same + 1 if same >= 0 else place

@@ -112,22 +112,22 @@ def as_index(value: object, otherwise: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else otherwise
 
 
-def merge_usage(known: JsonObject, new: object) -> JsonObject:
+def merge_usage(old: JsonObject, new: object) -> JsonObject:
     """Merge usage reports: a later one may say 0 or null where an earlier one had a number."""
-    found = known | {key: value for key, value in as_object(new).items() if value or key not in known}
-    return found if len(found) <= MAX_USAGE_FIELDS else dict(list(found.items())[:MAX_USAGE_FIELDS])
+    usage = old | {key: value for key, value in as_object(new).items() if value or key not in old}
+    return usage if len(usage) <= MAX_USAGE_FIELDS else dict(list(usage.items())[:MAX_USAGE_FIELDS])
 
 
 def assign_unique_ids(ids: list[str]) -> list[str]:
     """Make the call ids of an answer unique: a missing one is made up, a repeated one gets a number."""
-    found: list[str] = []
-    for place, given in enumerate(ids):
-        name = given or f"call_{place}"
-        tried, number = name, 2
-        while tried in found or (tried != given and tried in ids):
-            tried, number = f"{name}_{number}", number + 1
-        found.append(tried)
-    return found
+    unique_ids: list[str] = []
+    for place, ident in enumerate(ids):
+        name = ident or f"call_{place}"
+        candidate, number = name, 2
+        while candidate in unique_ids or (candidate != ident and candidate in ids):
+            candidate, number = f"{name}_{number}", number + 1
+        unique_ids.append(candidate)
+    return unique_ids
 
 
 def normalize_stop(stop: StopReason, calls: bool) -> StopReason:

@@ -42,15 +42,15 @@ async def _run_read(arguments: ReadArguments, context: ToolContext) -> ToolResul
 
 
 def _read_text(arguments: ReadArguments, place: ConfinedPath, twice: bool) -> ToolResult:
-    with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
+    with open_confined_file(place) as file, open(file, "rb", closefd=False) as stream:
         size = os.fstat(file).st_size
-        head = opened.read(8192)
+        head = stream.read(8192)
         refuse_binary_file(place, head, size)
-        opened.seek(0)
+        stream.seek(0)
         text = (
-            _format_line_part(arguments, opened, place)
+            _format_line_part(arguments, stream, place)
             if arguments.char
-            else _format_lines(arguments, opened, place, size)
+            else _format_lines(arguments, stream, place, size)
         )
     return ToolResult(
         text + (f"\n[the session has a file by this name, too: session:{arguments.path}]" if twice else "")
@@ -63,9 +63,9 @@ def refuse_binary_file(place: ConfinedPath, head: bytes, size: int) -> None:
             f"{place.display_name} is text in UTF-16, {size:,} bytes. Convert it to UTF-8 first, as with iconv."
         )
     picture = next((kind for magic, kind in _IMAGE_SIGNATURES.items() if head.startswith(magic)), "")
-    found = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
-    if picture and (b"\0" in head or found != UNKNOWN_SIZE):  # a text may begin with these bytes, too
-        pixels = "" if found == UNKNOWN_SIZE else f", {found.width} x {found.height} pixels"
+    size_in_pixels = read_image_size(base64.b64encode(head).decode()) if picture else UNKNOWN_SIZE
+    if picture and (b"\0" in head or size_in_pixels != UNKNOWN_SIZE):  # a text may begin with these bytes, too
+        pixels = "" if size_in_pixels == UNKNOWN_SIZE else f", {size_in_pixels.width} x {size_in_pixels.height} pixels"
         raise ToolFailed(
             f"{place.display_name} is a picture: {picture}{pixels}, {size:,} bytes. Its content is not text."
         )
@@ -80,22 +80,22 @@ class _Line(msgspec.Struct, frozen=True):
     size: int
 
 
-def _iterate_lines(opened: BinaryIO) -> Iterator[_Line]:
+def _iterate_lines(stream: BinaryIO) -> Iterator[_Line]:
     """Yield lines of any length, of which only the beginning is kept in memory."""
-    while piece := opened.readline(_CHUNK_BYTES):
+    while piece := stream.readline(_CHUNK_BYTES):
         data, size = piece, len(piece)
-        while not piece.endswith(b"\n") and (piece := opened.readline(_CHUNK_BYTES)):
+        while not piece.endswith(b"\n") and (piece := stream.readline(_CHUNK_BYTES)):
             size += len(piece)
         yield _Line(data.rstrip(b"\r\n"), size)
 
 
-def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath, size: int) -> str:
+def _format_lines(arguments: ReadArguments, stream: BinaryIO, place: ConfinedPath, size: int) -> str:
     numbered_lines: list[str] = []
-    room, passed, number, odd = _MAX_TEXT_BYTES, 0, 0, False
-    for number, line in enumerate(_iterate_lines(opened), 1):
-        passed += line.size
+    room, bytes_before, number, odd = _MAX_TEXT_BYTES, 0, 0, False
+    for number, line in enumerate(_iterate_lines(stream), 1):
+        bytes_before += line.size
         if number < arguments.offset:
-            if passed > _MAX_SCANNED_BYTES:
+            if bytes_before > _MAX_SCANNED_BYTES:
                 raise ToolFailed(
                     f"Line {arguments.offset:,} lies beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
                 )
@@ -103,7 +103,7 @@ def _format_lines(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPat
         text = _format_line(number, line)
         room -= len(text.encode("utf-8", "replace")) + 1
         if len(numbered_lines) == arguments.limit or (room < 0 and numbered_lines):
-            note = f"{_describe_length(opened, number, size)}; go on with offset {number}"
+            note = f"{_describe_length(stream, number, size)}; go on with offset {number}"
             return "\n".join([*numbered_lines, f"[lines {arguments.offset:,}-{number - 1:,} of {note}]"])
         odd = odd or "\ufffd" in text
         numbered_lines.append(text)
@@ -121,20 +121,20 @@ def _format_line(number: int, line: _Line) -> str:
     return f"{number}\t{text[:_MAX_LINE_CHARS]} {more}"
 
 
-def _describe_length(opened: BinaryIO, known: int, size: int) -> str:
+def _describe_length(stream: BinaryIO, count: int, size: int) -> str:
     """Return the number of lines, or the size in bytes of a file that is too large to count them."""
     if size > _MAX_SCANNED_BYTES // 8:
         return f"a file of {size:,} bytes"
-    return f"{known + sum(1 for _ in _iterate_lines(opened)):,}"
+    return f"{count + sum(1 for _ in _iterate_lines(stream)):,}"
 
 
-def _format_line_part(arguments: ReadArguments, opened: BinaryIO, place: ConfinedPath) -> str:
+def _format_line_part(arguments: ReadArguments, stream: BinaryIO, place: ConfinedPath) -> str:
     """Return a part of one long line, so that the output of a tool in one line can be read to its end."""
-    lines = _iterate_lines(opened)
+    lines = _iterate_lines(stream)
     for _ in range(arguments.offset - 1):
-        if opened.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
+        if stream.tell() > _MAX_SCANNED_BYTES or next(lines, None) is None:
             return f"[{place.display_name} has no line {arguments.offset:,} in its first {_MAX_SCANNED_BYTES >> 20} MB]"
-    text = opened.readline(_MAX_SCANNED_BYTES).decode("utf-8", "replace").rstrip("\r\n")
+    text = stream.readline(_MAX_SCANNED_BYTES).decode("utf-8", "replace").rstrip("\r\n")
     room = _MAX_TEXT_BYTES // 4  # a character has up to four bytes
     part, end = text[arguments.char : arguments.char + room], min(len(text), arguments.char + room)
     rest = f"; go on with offset {arguments.offset}, char {end}" if end < len(text) else ""
