@@ -21,6 +21,7 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -259,23 +260,23 @@ async def call_gateway(gateway: Any, messages: list[dict[str, str]]) -> None:
 
 
 async def print_gateway_course(course: Course, folder: Path) -> None:
-    from aiohttp import web
-
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.settings import GatewaySettings, Upstream
 
-    async def answer(request: web.Request) -> web.Response:
-        await request.read()
-        return web.Response(body=encode_stream(), content_type="text/event-stream")
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head, body = (
+            b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n",
+            encode_stream(),
+        )
+        with suppress(asyncio.IncompleteReadError):
+            while request := await reader.readuntil(b"\r\n\r\n"):
+                await reader.readexactly(int(request.split(b"content-length: ")[1].split(b"\r\n")[0]))
+                writer.write(head % len(body) + body)
+        writer.close()
 
-    upstream = web.Application()
-    upstream.router.add_post("/v1/messages", answer)
-    runner = web.AppRunner(upstream)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    upstream = await asyncio.start_server(answer, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{upstream.sockets[0].getsockname()[1]}"
     data = DataFolder(folder)
     gateway = Gateway(GatewaySettings(port=0, upstreams=(Upstream("anthropic", "anthropic", url),)), data)
     messages = [{"role": "user", "content": "What does the parser return?"}]
@@ -287,7 +288,7 @@ async def print_gateway_course(course: Course, folder: Path) -> None:
     course.stop("streamed gateway request")
     await gateway.close()
     data.close()
-    await runner.cleanup()
+    upstream.close()
 
 
 def main() -> None:

@@ -3,8 +3,8 @@
     python bench/state_note_cost.py RECORDING... [--window 32000] [--notes FOLDER] [--model claude-sonnet-5]
 
 Without --notes the notes are scripted: a first one of 90% of its limit, then updates of the share that the instruction
-asks for, each with a list of passages. With --notes, FOLDER/NAME/note-K.answer.md are the answers of a reader for the
-recording NAME, in order (bench/state_notes.py writes them); scripted ones follow when they are used up.
+asks for, each with passages that fill their room. With --notes, FOLDER/NAME/note-K.answer.md are the answers of a
+reader for the recording NAME, in order (bench/state_notes.py writes them); scripted ones follow when they are used up.
 
 With --record FOLDER the answers are stored there as `tidegate lab --notes FOLDER` reads them.
 
@@ -31,6 +31,7 @@ from tidegate.models.catalog import find_model
 
 _CHARS_PER_TOKEN = 4
 _FIRST_SHARE = 0.9
+_PASSAGES = 20  # of a scripted note, of 33 lines each
 _BOUNDS = {32_000: 1.25, 200_000: 1.05}
 
 
@@ -103,7 +104,8 @@ def write_scripted(question: ReplayedQuestion) -> str:
             break
         chosen.append(f"- {line} [{task.horizon}]")
     half = len(chosen) // 2
-    wanted = [{"why": "to be changed next", "find": line[:60], "before": 2, "after": 30} for line in lines[-8:]]
+    places = lines[:: max(1, len(lines) // _PASSAGES)]
+    wanted = [{"why": "to be changed next", "find": line[:60], "before": 2, "after": 30} for line in places]
     mark = " (changes)" if update else ""
     drops = [f"- drop: {line[2:40]}" for line in (task.previous.sections["State"].split("\n") if task.previous else [])]
     state = "\n".join([*drops[: len(drops) // 2], *chosen[:half]])

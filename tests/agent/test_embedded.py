@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.models.embedded_model import WINDOW, model_closed_after_file, needs_model, shared_model
+from tests.scale import scaled
 from tidegate import DataFolder, Session
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import Agent, AgentEvent, RequestRefused, RequestSent, TurnEnded
@@ -50,10 +51,9 @@ def chat(*texts: str, max_tokens: int) -> list[list[AgentEvent]]:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("count", [3, pytest.param(6, marks=pytest.mark.exhaustive)])
-def test_turns_in_a_small_window(count: int) -> None:
+def test_turns_in_a_small_window() -> None:
     """More is said than the window holds, in scripts and digits whose tokens an estimate takes for half as many."""
-    turns = chat(*TURNS[:count], max_tokens=4)
+    turns = chat(*TURNS[: scaled(3)], max_tokens=4)
     assert [turn[-1] for turn in turns if turn[-1] not in (TurnEnded("end"), TurnEnded("length"))] == []
     assert not [each for turn in turns for each in turn if isinstance(each, RequestRefused)]
     asked = [each for turn in turns for each in turn if isinstance(each, RequestSent)]

@@ -169,7 +169,7 @@ def test_the_table_fits_the_terminal(tmp_path: Path, columns: int) -> None:
     [
         (["run", "Hi."], ["pyte", "xllamacpp"], "agent,local"),
         (["run", "Hi.", "--model", "ollama/m"], ["pyte"], "agent"),
-        (["serve", "--otel"], ["aiohttp", "uvicorn", "opentelemetry"], "gateway,otel"),
+        (["serve", "--otel"], ["uvicorn", "opentelemetry"], "gateway,otel"),
     ],
 )
 def test_all_missing_extras_are_named_at_once(
@@ -177,7 +177,7 @@ def test_all_missing_extras_are_named_at_once(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    for name in ("pyte", "xllamacpp", "aiohttp", "uvicorn", "opentelemetry"):
+    for name in ("pyte", "xllamacpp", "uvicorn", "opentelemetry"):
         monkeypatch.setitem(sys.modules, name, None)
     done = called(*words)
     assert done.returncode == 2

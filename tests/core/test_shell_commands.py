@@ -77,3 +77,10 @@ def test_the_files_that_a_command_changes(command: str, changes: list[str]) -> N
 @pytest.mark.parametrize("command", ["'", '"$(', "<<", "a <<E", "$(" * 300, "`", "\\", ">", "git", "xargs -I"])
 def test_a_broken_command_is_read_to_its_end(command: str) -> None:
     assert effect_of(command).changes == ()
+
+
+def test_the_sentences_that_a_command_writes_for_people() -> None:
+    body = "Replace the forced push by a merge, and say in the ticket what became of it."
+    command = f'cd /w && bd create "a title" -d "{body}" 2>&1 | grep "one two three four five six seven eight nine ten"'
+    assert effect_of(command).sentences == (body,)
+    assert effect_of(f'python3 -c "{body}"').sentences == ()

@@ -60,10 +60,20 @@ def originals(*more: Message) -> Originals:
         "- remaining: 3 steps",
         "- the order of m1 is done, after m2..m3 [m5]",
         "- run `pytest -q tests/<name>` for each [m4]",
+        "- `Lexer.next_token` reads one [m10]",
+        "- `src/lexer/state.py` is not read [m12]",
+        "- the source is at `https://example.org/...` [m10]",
+        "- CI of PR 1503 was not looked at [m5]",
     ],
 )
 def test_a_true_line_is_left_as_it_is(line: str) -> None:
-    assert check_line(line, HEADINGS[1], originals()).text == line
+    more = (
+        call("m9", "Read", file_path="src/lexer.go"),
+        result("m10", "m9", "// https://example.org/lexer, see pull/1503\nfunc (l *Lexer) next_token() {"),
+        call("m11", "Bash", command="ls src/lexer"),
+        result("m12", "m11", "state.py\ntables.py"),
+    )
+    assert check_line(line, HEADINGS[1], originals(*more)).text == line
 
 
 def test_an_overruled_decision_that_is_stated_in_fewer_words_stands_once() -> None:
@@ -97,6 +107,9 @@ def test_what_the_system_prompt_says_is_known() -> None:
         ("- 13 failed [m5]", "13"),
         ("- 340 passed [m3]", "340"),
         ("- `src/parsers.py` was read [m3]", "src/parsers.py"),
+        ("- `step_3.return_all` was read [m3]", "step_3.return_all"),
+        ("- `tests/parser.py` was read [m3]", "tests/parser.py"),
+        ("- see PR 1504 [m5]", "1504"),
         ("- `pytest -q tests/test_parser.py --maxfail 5` failed [m4]", "--maxfail 5"),
         ('- user: "We should never use the old lexer" [m6]', "the user did not type this"),
         ("- the user wants to never use the old lexer [m6]", "the user did not type this"),
@@ -167,8 +180,8 @@ def test_the_newest_place_is_quoted() -> None:
 
 
 def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> None:
-    def edit(old: str) -> tuple[Message, ...]:
-        changed = call("m10", "Edit", file_path="/home/me/src/parser.py", old_string=old, new_string="pass")
+    def edit(old: str, path: str = "/home/me/src/parser.py") -> tuple[Message, ...]:
+        changed = call("m10", "Edit", file_path=path, old_string=old, new_string="pass")
         return changed, result("m11", "m10", "ok")
 
     wanted = WantedPassage("def step_3()", after=8, id="m3")
@@ -177,6 +190,8 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
     assert "CHANGED LATER by m10" in render_passage(touched)
     ((untouched,), _) = quote(wanted, more=edit("def step_30(): return 210"))
     assert untouched.changed_in == ()
+    ((other,), _) = quote(wanted, more=edit("def step_5(): return 35", "/home/me/lib/parser.py"))
+    assert other.changed_in == ()
 
 
 def test_the_model_is_told_what_was_not_found_or_cut() -> None:

@@ -16,9 +16,11 @@ from tidegate.core.messages import NOTE, Call, Message, Result, Text, calls_of, 
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.sweep.choice import split_regions
 from tidegate.core.sweep.cost_model import CachePrices, SweepCost
+from tidegate.core.sweep.gap_notes import Gap, make_gap_notes
 from tidegate.core.sweep.group_notes import (
     describe_group,
     describe_outcome,
+    describe_remarks,
     groups_of_note,
     is_group_note,
     make_group_note,
@@ -297,6 +299,58 @@ def test_a_note_has_a_line_for_each_call_and_says_which_edit_failed() -> None:
         "- m2..m4 Edit src/a.py -> 2 lines, String to replace not found in file.",
         "- m2..m4 $ git push -> 2 lines, 1..2 main → main",
     ]
+
+
+def test_a_note_has_the_lines_around_the_failure_of_a_command_and_leaves_the_folder_out() -> None:
+    command = "cd /home/ada/work/a-folder-with-a-long-name && mise run lint:gofmt && mise run lint:gomod " + "x" * 60
+    printed = "[lint] $ x\nmodule files modified, commit them!\n M go.mod\n[lint:gomod] ERROR task failed\nexit code: 1"
+    call = Call("c", "bash", json.dumps({"command": command}))
+    group = Group((Item(Message("assistant", (call,), id="m2"), 9), Item(a_result("c", printed, "m3"), 9)))
+    line = describe_group(group)
+    assert line.startswith("- m2..m3 $ mise run lint:gofmt && mise run lint:gomod xx")
+    assert line.endswith("module files modified, commit them! / M go.mod / [lint:gomod] ERROR task failed")
+
+
+def a_result(call: str, text: str, ident: str) -> Message:
+    return Message("tool", (Result(call, (Text(text),)),), id=ident)
+
+
+def test_what_the_agent_said_beside_calls_stays_when_their_lines_are_joined() -> None:
+    call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"}))
+    said = Message("assistant", (Text("The old text\nhas changed -> once more, so read it."), call), id="m8")
+    (remark,) = describe_remarks(Group((Item(said, 9), Item(a_result("c", "done", "m9"), 9))))
+    assert remark == "- m8 said: The old text has changed -> once more, so read it."
+    assert describe_remarks(Group((Item(Message("assistant", (Text("It is done. " * 9),), id="m8"), 9),))) == []
+    ticket = Call("t", "bash", json.dumps({"command": 'bd create "lock: take it once" -d "Take it in open only."'}))
+    wrote = describe_remarks(Group((Item(Message("assistant", (Text("Now."), ticket), id="m8"), 9),)))
+    assert wrote == ["- m8 wrote: lock: take it once / Take it in open only."]
+    note = make_group_note(["- m6..m7 $ make -> ok", remark, "- m8..m9 Edit src/a.py -> done"])
+    assert groups_of_note(note)[1] == remark
+    assert [ident for _, ident, _ in statements_of_note(note)] == ["m6", "m8"]
+    gap = Gap("m5", "m9", groups_of_note(note))
+    budget = Session(policy="default", window=16_000, count="chars/4").budget
+    (joined,) = make_gap_notes([gap], 0, budget, ranges=200, quotes=True)
+    assert groups_of_note(joined.message) == ["- m6..m9 earlier work: edited a.py; ran make (ok)", remark]
+    (brief,) = make_gap_notes([gap], 400, budget)
+    assert "said:" not in text_of(brief.message)
+
+
+def test_what_the_agent_said_beside_calls_that_left_stays_the_newest_first() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Build everything."))
+    for step in range(160):
+        session.prepare()
+        build = Call(f"b{step}", "bash", json.dumps({"command": f"make part-{step}"}))
+        said = Text(f"Part {step} needs the result of the part before, " + "so I build it now. " * 6)
+        printed = "\n".join(f"part {step}: line {number * 7919} of the build" for number in range(40))
+        session.add(Message("assistant", (said, build)), a_result(build.id, printed, ""))
+    session.prepare()
+    notes = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind == NOTE)
+    numbers = [int(number) for number in re.findall(r"said: Part (\d+) needs", notes)]
+    assert len(numbers) > 5
+    assert numbers == sorted(numbers)
+    assert numbers[0] > 20
+    assert len(re.findall(r"said: .*", notes)) * 45 < 16_000 * 0.2
 
 
 def test_equal_calls_of_a_group_are_one_line_of_a_note() -> None:
@@ -1077,6 +1131,49 @@ def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
     assert sweeps(session)
     shown = [turn for turn in range(24) if f"planned_{turn} " in seen(session)]
     assert shown[0] >= 12
+
+
+def test_a_file_that_could_not_be_written_keeps_what_was_read_of_it() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Go."))
+    one_turn(session, 0)
+    write = Call("w", "write", json.dumps({"path": "src/part_0.go", "content": "package empty\n" * 3}))
+    refused = "Error: You must read src/part_0.go before overwriting it."
+    session.add(Message("assistant", (write,)), a_result("w", refused, ""))
+    session.add(Message("assistant", (Text("word " * 6_000),)), user_message("On."))
+    session.prepare()
+    assert sweeps(session)
+    assert "// Run0 pushes every planned_0 reference to the target" in seen(session)
+
+
+def test_of_old_results_stays_what_the_newest_request_is_about() -> None:
+    session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
+    sections = [f"## tool {name}\n\n" + f"Says how {name} is used.\n" * 12 for name in ("rewind", "status", "resume")]
+    sections[1] += "--detailed shows the status of each settings file\n"
+    session.add(user_message("Read the reference."))
+    read = Call("r", "webfetch", json.dumps({"url": "https://example.org/reference.md"}))
+    session.add(Message("assistant", (read,)), a_result("r", "\n".join(sections * 4), ""))
+    for step in range(8):
+        session.prepare()
+        look = Call(f"l{step}", "read", json.dumps({"path": f"src/part_{step}.go"}))
+        session.add(Message("assistant", (look,)), a_result(look.id, GO.replace("Run", f"Run{step}") * 8, ""))
+    session.add(Message("assistant", (Text("All is read."),)), user_message("Let status print each settings file."))
+    session.prepare()
+    assert sweeps(session)
+    assert "--detailed shows the status of each settings file" in seen(session)
+
+
+def test_a_file_that_a_client_attached_is_shortened_but_not_the_words_before_it() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    words = "Move them to a module and use them in @src/only.go, please."
+    file = 'Called the Read tool with the following input: {"filePath":"src/only.go"}\n' + GO * 60
+    (ident,) = session.add(user_message(f"{words}\n{file}"))
+    for turn in range(60):
+        one_turn(session, turn)
+    shown = next(text_of(item.message) for item in session.view.items if item.message.id == ident)
+    assert shown.startswith(words)
+    assert len(shown) < 7_000
+    assert f"recall {ident}" in shown
 
 
 def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_removed() -> None:

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.command_server import FinishedCommand, shared_command_server
 from tests.integrations.provider import FINAL_ANSWER, KEY, LongTask, run_provider
 from tests.lab.recordings import record
+from tests.scale import scaled
 from tests.store.conftest import postgres, postgres_data, postgres_url
 
 __all__ = ["postgres", "postgres_data", "postgres_url"]
@@ -118,7 +119,7 @@ def test_mcp_recall(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("own", [False, True][: scaled(1)])
 def test_tuned_policy(tmp_path: Path, own: bool) -> None:
     """Sessions of the user are short here, so whether it finds something better is a matter of chance."""
     sessions = tmp_path / "sessions"

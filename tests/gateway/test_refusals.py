@@ -17,6 +17,7 @@ from tests.gateway.serving import Running, open_http, run_gateway, upstream_of
 from tests.gateway.stoppable_store import StoppableStore
 from tests.gateway.test_learned_windows import Clock, ask, count_pages
 from tests.models.error_texts import ErrorText, load_error_texts, sample_error_texts
+from tests.scale import spread
 from tidegate.core.usage import Usage
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
@@ -97,7 +98,7 @@ def test_texts_about_length_lead_to_a_smaller_request_and_others_to_one_call_mor
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", spread(range(PARTS), 5))
 def test_all_texts(part: int, tmp_path: Path) -> None:
     check_texts(load_error_texts()[part::PARTS], tmp_path)
 

@@ -20,6 +20,7 @@ from tests.cli.calling import called
 from tests.cli.desk import CONFIG, ForkedDesk
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
+from tests.scale import spread
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
 from tests.tui.stage import on_stage, played
 from tidegate import BadInput, DataFolder, Session
@@ -182,7 +183,7 @@ SOME_KINDS = ("anthropic", "configured", "pem", "configured plain inside base64"
     "kinds",
     [
         SOME_KINDS,
-        pytest.param([kind for kind in PLANTED if kind not in SOME_KINDS], marks=pytest.mark.exhaustive),
+        pytest.param(spread([kind for kind in PLANTED if kind not in SOME_KINDS], 8), marks=pytest.mark.exhaustive),
     ],
     ids=["some", "the others"],
 )

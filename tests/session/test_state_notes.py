@@ -1,5 +1,7 @@
 """State notes in a session: when one is due, what is asked, and what the sweep leaves (docs/state-notes.md)."""
 
+import re
+
 import pytest
 
 from tests.session.noted import (
@@ -75,6 +77,59 @@ def test_a_sweep_without_a_new_note_keeps_the_last_one() -> None:
     shown = note_message(session)
     assert fill_until_sweep(session, number + 100) == "sweep"
     assert note_message(session) == shown
+
+
+def test_passages_beyond_their_share_take_what_the_newest_messages_leave() -> None:
+    session = make_session()
+    notes = begin(session)
+    for number in range(6):
+        add_work(session, number)
+    add_work(session, 6, lines=500)
+    number = fill(session, notes, 7)
+    wanted = [{"find": f"def step_{n}_0()", "after": 59} for n in range(6)]
+    report = take(notes, write_answer(wanted, state="- reading"))
+    assert report.note is not None
+    assert len(report.note.passages) == 6
+    assert fill_until_sweep(session, number) == "note_sweep"
+    message = note_message(session)
+    assert message is not None
+    assert sum(f"def step_{n}_0()" in text_of(message) for n in range(6)) == 6
+    assert session.tokens < 0.68 * WINDOW
+
+
+@pytest.mark.parametrize("big", [20, 150])
+def test_what_the_model_is_told_to_stay_stays(big: int) -> None:
+    session = make_session()
+    notes = begin(session)
+    number = 0
+    while not notes.is_due():
+        add_work(session, number, lines=big if session.tokens > 9_000 else 60)
+        number += 1
+    question = notes.make_question()
+    assert question is not None
+    stays = re.search(r"from m(\d+) on, stay visible", question.task.instruction)
+    assert stays is not None
+    wanted = [{"find": f"def step_{n}_0()", "after": 59} for n in range(6)]
+    notes.take(question.task, write_answer(wanted, state="- reading"))
+    assert fill_until_sweep(session, number) == "note_sweep"
+    shown = {item.message.id for item in session.view.items if not item.edited}
+    last = int(question.task.horizon[1:])
+    assert shown >= {f"m{seq}" for seq in range(int(stays[1]), last + 1)}
+
+
+def test_the_model_is_told_that_there_is_room_for_more_passages() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    told = "They left room for about"
+    for after, expected in ((9, True), (59, False)):
+        wanted = [{"find": f"def step_{n}_0()", "after": after} for n in range(6)]
+        take(notes, write_answer(wanted, state="- reading"))
+        fill_until_sweep(session, number)
+        number = fill(session, notes, number + 100)
+        question = notes.make_question()
+        assert question is not None
+        assert (told in question.task.instruction) is expected
 
 
 def test_an_update_keeps_the_sections_that_it_leaves_out() -> None:

@@ -18,7 +18,6 @@ _EXTRAS = {
     "fsspec": "cluster",
     "opentelemetry": "otel",
     "xllamacpp": "local",
-    "aiohttp": "gateway",
     "httptools": "gateway",
     "uvicorn": "gateway",
     "zstandard": "gateway",

@@ -115,7 +115,7 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("aiohttp", "uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
+    require_packages("uvicorn", "httptools", "zstandard", *(["opentelemetry"] if options.otel else []))
 
     from tidegate.gateway.settings import check_settings
 

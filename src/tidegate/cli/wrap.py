@@ -129,7 +129,7 @@ def _read_later_options(parser: argparse.ArgumentParser, options: argparse.Names
 
 
 def run(options: argparse.Namespace) -> int:
-    require_packages("aiohttp", "uvicorn", "httptools", "zstandard")
+    require_packages("uvicorn", "httptools", "zstandard")
 
     import shutil
 

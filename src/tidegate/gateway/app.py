@@ -17,8 +17,6 @@ from contextlib import suppress
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
-import aiohttp
-
 from tidegate.core.errors import BadInput, BadRequest, TidegateError
 from tidegate.core.messages import Tool
 from tidegate.core.notes import CacheMissReason, SentUnmanaged
@@ -49,6 +47,7 @@ from tidegate.gateway.http_body import (
     read_body,
     read_headers,
 )
+from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.note_request import AnsweredRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
@@ -462,7 +461,7 @@ class Gateway:
             with await self._upstream_clients.send(sent, body) as response:
                 if response.status >= 400:
                     body = await self._upstream_clients.read_failure(response)
-                    failure = UpstreamFailure(response.status, [*response.raw_headers], body)
+                    failure = UpstreamFailure(response.status, response.headers, body)
                     if (refused := await self._refusals.find_next(exchange, failure)) is None:
                         continue
                     await self._pass_on_failure(answer, refused)
@@ -531,9 +530,9 @@ class Gateway:
 
     # --- pass the answer on, and record it -------------------------------------------------------------------------
 
-    async def _pass_on(self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer) -> bool:
+    async def _pass_on(self, exchange: Exchange, response: HttpAnswer, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
         copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
         if exchange.stream is not None:
             exchange.stream.start(is_stream=is_stream)
@@ -547,8 +546,8 @@ class Gateway:
             copy.end()
             last = exchange.stream.end() if exchange.stream is not None else b""
             await self._record_if_whole(exchange, copy)
-        except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
-            self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
+        except (UpstreamError, BodyTooLarge) as failure:
+            self.log_line(f"the upstream's answer broke off: {failure}")
             if not answer.status:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer broke off.") from None
             answer.is_broken = True
@@ -561,7 +560,7 @@ class Gateway:
         self,
         exchange: Exchange,
         copy: AnswerCopy,
-        response: aiohttp.ClientResponse,
+        response: HttpAnswer,
         answer: ClientAnswer,
         part: bytes,
     ) -> bool:
@@ -575,18 +574,16 @@ class Gateway:
             if not copy.is_stream or not (copy.has_begun or copy.error):
                 await answer.send_piece(stream.feed(part) if stream is not None else part, waits=True)
                 return True
-            await answer.start(response.status, answer_headers(response.raw_headers))
+            await answer.start(response.status, answer_headers(response.headers))
         words, ending = part[:before_end], part[before_end:]
         await answer.send_piece(stream.feed(words) if stream is not None else words)
         if stream is not None:
             ending = stream.feed(ending)  # says whether hidden calls follow, which the log needs
         await self._record_if_whole(exchange, copy)
-        await answer.send_piece(ending, waits=response.content.at_eof())
+        await answer.send_piece(ending, waits=response.is_at_end)
         return True
 
-    async def _finish(
-        self, exchange: Exchange, response: aiohttp.ClientResponse, answer: ClientAnswer, last: bytes
-    ) -> bool:
+    async def _finish(self, exchange: Exchange, response: HttpAnswer, answer: ClientAnswer, last: bytes) -> bool:
         """Send the end of an answer. False if hidden calls have to be answered first."""
         if exchange.recall is not None and exchange.recall.merged.goes_on and not answer.is_broken:
             if exchange.recall.has_calls:
@@ -597,7 +594,7 @@ class Gateway:
                 raise GatewayRefusal(502, "api_error", "The upstream's answer has calls that cannot be read.")
             answer.is_broken = True
         if not answer.status:
-            await answer.send_whole(response.status, answer_headers(response.raw_headers), last)
+            await answer.send_whole(response.status, answer_headers(response.headers), last)
         else:
             await answer.finish(last)
         return True
@@ -671,12 +668,12 @@ class Gateway:
     async def _proxy(self, request: IncomingRequest, answer: ClientAnswer, body: bytes) -> None:
         """Forward a request unmanaged and pass on the answer as it arrives."""
         with await self._upstream_clients.send(request, body) as response:
-            await answer.start(response.status, answer_headers(response.raw_headers))
+            await answer.start(response.status, answer_headers(response.headers))
             try:
                 async for piece in self._upstream_clients.read_pieces(response):
                     await answer.send_piece(piece)
-            except (aiohttp.ClientError, TimeoutError, BodyTooLarge) as failure:
-                self.log_line(f"the upstream's answer broke off: {type(failure).__name__}")
+            except (UpstreamError, BodyTooLarge) as failure:
+                self.log_line(f"the upstream's answer broke off: {failure}")
                 answer.is_broken = True
             await answer.finish()
 

@@ -13,11 +13,11 @@ Send = Callable[[AsgiMessage], Awaitable[None]]
 RawHeaders = list[tuple[bytes, bytes]]
 
 _HOP_BY_HOP: Final = frozenset(
-    "connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding"
-    " upgrade expect".split()
+    b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding"
+    b" upgrade expect".split()
 )
-_OWN_REQUEST_HEADERS: Final = frozenset("host content-length accept-encoding forwarded x-forwarded-for".split())
-_OWN_ANSWER_HEADERS: Final = frozenset("content-length date server alt-svc".split())
+_NOT_FORWARDED: Final = _HOP_BY_HOP.union(b"host content-length accept-encoding forwarded x-forwarded-for".split())
+_NOT_ANSWERED: Final = _HOP_BY_HOP.union(b"content-length date server alt-svc".split())
 _ZLIB_CODINGS: Final = frozenset("gzip x-gzip deflate".split())
 _KNOWN_CODINGS: Final = _ZLIB_CODINGS | {"identity", "zstd", ""}
 _ZSTD_STEP_BYTES: Final = 1024
@@ -157,13 +157,9 @@ def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[str] = ()) -> RawHeaders:
     """The headers of a request as they are passed on. Answers are asked for uncompressed, so that they can be read."""
-    pairs = list(headers)
-    dropped = _HOP_BY_HOP | _OWN_REQUEST_HEADERS | set(without) | _named_by_connection(pairs)
-    found = [
-        (name, value)
-        for name, value in pairs
-        if (text := name.decode("latin-1").lower()) not in dropped and not text.startswith("x-tidegate-")
-    ]
+    pairs = [(name.lower(), value) for name, value in headers]
+    dropped = _NOT_FORWARDED.union(map(str.encode, without), _named_by_connection(pairs))
+    found = [(name, value) for name, value in pairs if name not in dropped and not name.startswith(b"x-tidegate-")]
     return [*found, (b"accept-encoding", b"identity")]
 
 
@@ -172,21 +168,15 @@ def answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
 
     The answer is decoded, if its coding is known. Which web pages may read it, the gateway decides.
     """
-    pairs = list(headers)
-    dropped = _HOP_BY_HOP | _OWN_ANSWER_HEADERS | _named_by_connection(pairs)
-    if read_headers(pairs).get("content-encoding", "").strip().lower() in _KNOWN_CODINGS:
-        dropped |= {"content-encoding"}
-    return [
-        (name.lower(), value)
-        for name, value in pairs
-        if (text := name.decode("latin-1").lower()) not in dropped and not text.startswith("access-control-")
-    ]
+    pairs = [(name.lower(), value) for name, value in headers]
+    dropped = _NOT_ANSWERED.union(_named_by_connection(pairs))
+    coding = b", ".join([value for name, value in pairs if name == b"content-encoding"])
+    if coding.decode("latin-1").strip().lower() in _KNOWN_CODINGS:
+        dropped |= {b"content-encoding"}
+    return [(name, value) for name, value in pairs if name not in dropped and not name.startswith(b"access-control-")]
 
 
-def _named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> set[str]:
-    return {
-        part.strip().lower()
-        for name, value in pairs
-        if name.lower() == b"connection"
-        for part in value.decode("latin-1").split(",")
-    }
+def _named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
+    for name, value in pairs:
+        if name == b"connection":
+            yield from (part.strip().lower() for part in value.split(b","))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, Literal, NamedTuple
 from urllib.parse import unquote
@@ -24,6 +25,13 @@ _UNSAFE_IN_PART: Final = re.compile(r"[^\w-]+")
 _UNSAFE_BEFORE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _MAX_ID_CHARS: Final = 80
 _HASH_CHARS: Final = 12
+_MAX_CACHED: Final = 1_000
+"""Requests whose route or conversation is remembered: a client asks with the same path and the same headers."""
+_ID_HEADERS: Final = (
+    *("x-tidegate-session", "x-claude-code-session-id", "x-claude-code-agent-id", "x-claude-code-parent-agent-id"),
+    *("x-session-id", "thread-id", "conversation_id", "session_id", "session-id", "user-agent"),
+)
+_ROUTE_HEADERS: Final = ("chatgpt-account-id", "anthropic-version", "x-api-key", "x-goog-api-key")
 
 
 class Route(NamedTuple):
@@ -39,6 +47,15 @@ class Route(NamedTuple):
 
 def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Sequence[Upstream]) -> Route:
     """The route of a request, by the prefix of its path, then by path and headers."""
+    named = tuple([name for name in _ROUTE_HEADERS if name in headers])
+    return _find_route(method, path, named, _is_signed(headers), tuple(upstreams))
+
+
+@lru_cache(_MAX_CACHED)
+def _find_route(
+    method: str, path: str, headers: tuple[str, ...], is_signed: bool, upstreams: tuple[Upstream, ...]
+) -> Route:
+    """`headers` are the names of those that say whose request it is. None of their values is kept."""
     session = ""
     if match := _SESSION_PREFIX.match(path):
         session, path = unquote(match[1]), match[2]
@@ -52,9 +69,9 @@ def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Se
         upstream = next(each for each in upstreams if each.name == CHATGPT_UPSTREAM)
         path = path.removeprefix("/v1")
     else:
-        family = _guess_family(path, headers)
+        family = _guess_family(path, headers, is_signed)
         upstream = next((each for each in upstreams if each.family == family), upstreams[0])
-    is_fixed = _is_signed(headers) and not upstream.aws_region
+    is_fixed = is_signed and not upstream.aws_region
     handling, dialect = _find_handling("" if is_fixed else method, path)
     model = _MODEL_IN_PATH.search(path)
     target = _join_paths(upstream.url, path)
@@ -69,8 +86,8 @@ def _join_paths(url: str, path: str) -> str:
     return url + path
 
 
-def _guess_family(path: str, headers: Mapping[str, str]) -> Family:
-    if "/messages" in path or path == "/complete" or _is_signed(headers):
+def _guess_family(path: str, headers: Sequence[str], is_signed: bool) -> Family:
+    if "/messages" in path or path == "/complete" or is_signed:
         return "anthropic"
     if _GEMINI_METHOD.search(path) or path.startswith("/v1beta"):
         return "gemini"
@@ -143,6 +160,12 @@ def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
 
     With a chosen name, the sub-agents of a known client still have sessions of their own.
     """
+    return _find_client_id(tuple([(name, headers[name]) for name in _ID_HEADERS if name in headers]), session)
+
+
+@lru_cache(_MAX_CACHED)
+def _find_client_id(given: tuple[tuple[str, str], ...], session: str) -> ClientId:
+    headers = dict(given)
     found = _name_conversation(headers, session, clean_id, _clean_part)
     before = _name_conversation(headers, session, _clean_before, _clean_before)
     return found if found.name == before.name else found._replace(old_name=before.name)

@@ -25,6 +25,8 @@ from tidegate.gateway.settings import GatewaySettings
 _KEEP_ALIVE: Final = 75
 _BACKLOG: Final = 512
 _MAX_HEADER_BYTES: Final = 131_072
+_BODY_BYTES: Final = 4_000_000
+"""Of a request that the application has not read yet. Above it the client is not read either."""
 
 
 class JoinedWrites(asyncio.Transport):
@@ -76,7 +78,8 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoinedWrites(transport, self.loop))
-        self._header_bytes = 0
+        self._header_bytes = self._piece_bytes = 0
+        self._pieces: list[bytes] = []
         self._deadline: asyncio.TimerHandle | None = self._start_deadline()
 
     def _start_deadline(self) -> asyncio.TimerHandle:
@@ -101,6 +104,26 @@ class BoundedHttpProtocol(HttpToolsProtocol):
             self.transport.close()
         elif self._deadline is None:
             self._deadline = self._start_deadline()
+
+    def on_body(self, body: bytes) -> None:
+        """Collect the body and hand it over at its end, or in large parts: uvicorn copies it and wakes the request for
+        each piece."""
+        self._pieces.append(body)
+        self._piece_bytes += len(body)
+        if self._piece_bytes > _BODY_BYTES:
+            self.flow.pause_reading()
+            self._hand_over()
+            self.cycle.message_event.set()
+
+    def on_message_complete(self) -> None:
+        self._hand_over()
+        super().on_message_complete()
+
+    def _hand_over(self) -> None:
+        if not self.cycle.response_complete:
+            self.cycle.body = b"".join([self.cycle.body, *self._pieces])  # type: ignore[assignment]
+        self._pieces.clear()
+        self._piece_bytes = 0
 
     def _stop_deadline(self) -> None:
         if self._deadline is not None:

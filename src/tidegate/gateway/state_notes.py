@@ -12,8 +12,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import Final
 
-import aiohttp
-
 from tidegate.core.errors import TidegateError
 from tidegate.core.notes import SideCost
 from tidegate.core.state_note.answer import AnswerUnusable
@@ -24,6 +22,7 @@ from tidegate.core.usage import Usage
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import BodyTooLarge, read_headers
+from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, write_note_request
 from tidegate.gateway.settings import GatewaySettings
@@ -185,21 +184,19 @@ class GatewayNotes:
             with await self._upstreams.send(question.incoming, question.body) as response:
                 if response.status >= 400:
                     body = await self._upstreams.read_failure(response)
-                    headers = read_headers(response.raw_headers)
+                    headers = read_headers(response.headers)
                     raise classify_response(response.status, body, headers, request=question.body)
                 return await self._read_answer(conversation, question, response)
         except GatewayRefusal:
             raise NoteRefused("the upstream did not answer") from None
         except BodyTooLarge:
             raise NoteRefused("it did not end") from None
-        except aiohttp.ClientError as failure:
-            raise NoteRefused(f"the answer broke off ({type(failure).__name__})") from None
+        except UpstreamError as failure:
+            raise NoteRefused(f"the answer broke off: {failure}") from None
 
-    async def _read_answer(
-        self, conversation: Conversation, question: NoteRequest, response: aiohttp.ClientResponse
-    ) -> str:
+    async def _read_answer(self, conversation: Conversation, question: NoteRequest, response: HttpAnswer) -> str:
         dialect = question.incoming.route.dialect
-        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
         copy, size = AnswerCopy(dialect, is_stream=is_stream, request=question.body), 0
         try:
             async with aclosing(self._upstreams.read_pieces(response)) as pieces:

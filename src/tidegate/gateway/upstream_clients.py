@@ -1,7 +1,4 @@
-"""Sending requests to the upstreams: one HTTP client each, with limits on time and size.
-
-The client is aiohttp, because httpx takes longer for a request.
-"""
+"""Sending requests to the upstreams: one HTTP client each, with limits on time and size."""
 
 import asyncio
 import os
@@ -12,31 +9,22 @@ from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import aiohttp
 import httpx
-from aiohttp.abc import AbstractStreamWriter
-from yarl import URL
 
 from tidegate.core.errors import BadInput
 from tidegate.gateway.aws_signature import AwsSigner
 from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.client_stream import EVENT_END
 from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers
+from tidegate.gateway.http_client import HttpAnswer, HttpClient, UpstreamError
 from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url
 
 _MAX_ERROR_BYTES: Final = 1_000_000
 CLIENT_KEY_HEADERS: Final = ("x-api-key", "authorization", "x-goog-api-key", "api-key")
-_MAX_HEADER_BYTES: Final = 65_536
-_KEEP_ALIVE_SECONDS: Final = 5.0
-_LARGE_BODY_BYTES: Final = 500_000
-"""A larger body is written in parts, so that other requests are not kept waiting."""
-_WRITTEN_BYTES: Final = 262_144
 _PIECE_BYTES: Final = 32_768
 """Of an answer: reading the events of a larger one would keep other requests waiting."""
-_OWN_HEADERS: Final = ("Accept", "Accept-Encoding", "Content-Type", "User-Agent")
-"""aiohttp adds these if the client did not send them, unless it is told not to."""
 _EXTRA_CERTIFICATES_VARIABLE: Final = "NODE_EXTRA_CA_CERTS"
 
 
@@ -54,33 +42,10 @@ class IncomingRequest(NamedTuple):
 
 
 class _UpstreamClient(NamedTuple):
-    """The HTTP client of an upstream, and the proxy that the environment named when the client was made.
+    """The HTTP client of an upstream. `dropped_headers` have the key of a client, where the gateway has its own."""
 
-    `dropped_headers` have the key of a client, where the gateway has its own.
-    """
-
-    http: aiohttp.ClientSession
-    proxy: str | None
+    http: HttpClient
     dropped_headers: tuple[str, ...]
-
-
-class _LargeBody(aiohttp.Payload):
-    """A body that is written in parts. That of aiohttp for `BytesIO` copies all of it first, and each part again."""
-
-    _autoclose = True
-
-    def __init__(self, body: bytes) -> None:
-        super().__init__(body)
-        self._body, self._size = body, len(body)
-
-    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
-        return self._body.decode(encoding, errors)
-
-    async def write(self, writer: AbstractStreamWriter) -> None:
-        view = memoryview(self._body)
-        for start in range(0, len(view), _WRITTEN_BYTES):
-            await writer.write(view[start : start + _WRITTEN_BYTES])
-            await asyncio.sleep(0)
 
 
 class UpstreamClients:
@@ -95,7 +60,7 @@ class UpstreamClients:
             await client.http.close()
         self._clients.clear()
 
-    async def send(self, request: IncomingRequest, body: bytes) -> "closing[aiohttp.ClientResponse]":
+    async def send(self, request: IncomingRequest, body: bytes) -> "closing[HttpAnswer]":
         """Send a request with this body. GatewayRefusal if the upstream does not answer.
 
         The answer is a context: it is closed at the end, also if the client is gone.
@@ -107,24 +72,14 @@ class UpstreamClients:
         if upstream.key:
             name, value = upstream.key_header
             headers.append((name.encode(), value.encode()))
-        query = b"?" + request.query if request.query else b""
-        url = URL(request.route.path + query.decode("latin-1"), encoded=True)
-        texts = [(_decode_header(name), _decode_header(value)) for name, value in headers]
+        url = request.route.path + (f"?{request.query.decode('latin-1')}" if request.query else "")
         if upstream.aws_region:
-            texts = await self._sign(upstream, request.method, str(url), texts, body)
+            headers = await self._sign(upstream, request.method, url, headers, body)
         try:
-            response = await client.http.request(
-                request.method,
-                url,
-                headers=texts,
-                data=(_LargeBody(body) if len(body) > _LARGE_BODY_BYTES else body) or None,
-                allow_redirects=False,
-                skip_auto_headers=_OWN_HEADERS,
-                proxy=client.proxy,
-            )
-        except (aiohttp.ClientError, OSError, ValueError) as failure:
-            self._log_line(f"no answer from upstream {upstream.name}: {type(failure).__name__}")
-            text = f"The upstream {upstream.name} did not answer ({type(failure).__name__})."
+            response = await client.http.request(request.method, url, headers, body)
+        except UpstreamError as failure:
+            self._log_line(f"no answer from upstream {upstream.name}: {failure}")
+            text = f"The upstream {upstream.name} did not answer: {failure}."
             raise GatewayRefusal(502, "api_error", text) from None
         if not (200 <= response.status < 300 or 400 <= response.status < 600):
             response.close()
@@ -133,51 +88,43 @@ class UpstreamClients:
             )
         return closing(response)
 
-    async def _sign(
-        self, upstream: Upstream, method: str, url: str, headers: list[tuple[str, str]], body: bytes
-    ) -> list[tuple[str, str]]:
+    async def _sign(self, upstream: Upstream, method: str, url: str, headers: RawHeaders, body: bytes) -> RawHeaders:
         if upstream.name not in self._signers:
             self._signers[upstream.name] = await asyncio.to_thread(AwsSigner, upstream.aws_region)
-        return await asyncio.to_thread(self._signers[upstream.name].sign, method, url, headers, body)
+        texts = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in headers]
+        signed = await asyncio.to_thread(self._signers[upstream.name].sign, method, url, texts, body)
+        return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in signed]
 
     def _client_for(self, upstream: Upstream) -> _UpstreamClient:
         client = self._clients.get(upstream.name)
         if client is None:
-            settings = self._settings
-            http = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(
-                    limit=0,
-                    keepalive_timeout=_KEEP_ALIVE_SECONDS,
-                    ssl=_make_tls_context(self._log_line) if upstream.url.startswith("https:") else True,
-                ),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=settings.connect_timeout, sock_read=settings.answer_timeout
-                ),
-                max_line_size=_MAX_HEADER_BYTES,
-                max_field_size=_MAX_HEADER_BYTES,
+            http = HttpClient(
+                upstream.url,
+                tls=_make_tls_context(self._log_line) if upstream.url.startswith("https:") else None,
+                proxy=_find_proxy(upstream.url),
+                connect_timeout=self._settings.connect_timeout,
+                answer_timeout=self._settings.answer_timeout,
             )
             dropped = CLIENT_KEY_HEADERS if upstream.is_paid_here else ()
-            client = self._clients[upstream.name] = _UpstreamClient(http, _find_proxy(upstream.url), dropped)
+            client = self._clients[upstream.name] = _UpstreamClient(http, dropped)
         return client
 
-    async def read_pieces(self, response: aiohttp.ClientResponse) -> AsyncGenerator[bytes, None]:
+    async def read_pieces(self, response: HttpAnswer) -> AsyncGenerator[bytes, None]:
         """The answer as it arrives, decoded if it is compressed. BodyTooLarge if it never ends.
 
         Other requests are served between the parts of a large piece.
         """
-        coding = ", ".join(response.headers.getall("content-encoding", ()))
+        coding = response.find_header(b"content-encoding")
         decoder = BodyDecoder(coding) if coding not in ("", "identity") else None
         if decoder is not None and not decoder.is_known:
             self._log_line(f"an answer is compressed with {coding[:20]!r}; it is passed on unread")
         size = 0
         try:
-            async for packed in response.content.iter_any():
+            while packed := await response.read():
                 for decoded in decoder.feed(packed) if decoder is not None else (packed,):
                     size += len(decoded)
                     if size > self._settings.max_answer:
-                        raise BodyTooLarge
+                        raise BodyTooLarge("it is too large")
                     for start in range(0, len(decoded), _PIECE_BYTES):
                         yield decoded[start : start + _PIECE_BYTES]
                         if len(decoded) > _PIECE_BYTES:
@@ -185,12 +132,12 @@ class UpstreamClients:
             if decoder is not None:
                 decoder.end()
         except BadInput as bad:
-            raise aiohttp.ClientPayloadError(bad.args[0]) from bad
+            raise UpstreamError(bad.args[0]) from bad
 
-    async def read_failure(self, response: aiohttp.ClientResponse) -> bytes:
+    async def read_failure(self, response: HttpAnswer) -> bytes:
         """The body of an error, as far as it arrives, and not more than a megabyte."""
         body = bytearray()
-        with suppress(aiohttp.ClientError, TimeoutError, BodyTooLarge):
+        with suppress(UpstreamError, BodyTooLarge):
             async with aclosing(self.read_pieces(response)) as pieces:
                 async for piece in pieces:
                     body += piece
@@ -211,14 +158,6 @@ def _name_status(status: int) -> str:
     return "a redirect; none is followed" if status >= 300 else "another protocol"
 
 
-def _decode_header(value: bytes) -> str:
-    """The text that is written with the same bytes. Those that are not UTF-8 change their encoding."""
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return value.decode("latin-1")
-
-
 def _make_tls_context(log_line: Callable[[str], None]) -> ssl.SSLContext:
     """The certificates that a client on Node.js would trust: the usual ones, and those of `NODE_EXTRA_CA_CERTS`."""
     context = httpx.create_ssl_context()
@@ -231,10 +170,7 @@ def _make_tls_context(log_line: Callable[[str], None]) -> ssl.SSLContext:
 
 
 def _find_proxy(url: str) -> str | None:
-    """The proxy that the environment names for this address. One on this machine is asked directly.
-
-    aiohttp could read it, but then it would also take a password from ~/.netrc.
-    """
+    """The proxy that the environment names for this address. One on this machine is asked directly."""
     parts = urlsplit(url)
     named = getproxies()
     found = named.get(parts.scheme) or named.get("all")

@@ -509,7 +509,8 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
         previous_passages = task.previous.passages if task.previous else ()
-        found = quote_passages(parsed.passages or (), known, task.limits.passages, counter, previous_passages)
+        most = task.limits.passages + task.limits.more_passages
+        found = quote_passages(parsed.passages or (), known, most, counter, previous_passages)
     return StateNote(
         horizon=task.horizon,
         sections=sections,

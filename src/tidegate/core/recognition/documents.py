@@ -5,10 +5,13 @@ needs all of it, so a sweep keeps them whole or not at all. Those of dependencie
 """
 
 import re
+from functools import lru_cache
+from itertools import pairwise
 from typing import Final
 
 from tidegate.core.messages import Call
 from tidegate.core.recognition.shell_commands import only_reads
+from tidegate.core.text.facts import find_rule_sentences
 from tidegate.core.text.tool_calls import classify_call, find_command, iterate_strings, parse_call_arguments
 
 _INSTRUCTIONS: Final = re.compile(
@@ -23,6 +26,10 @@ _FOREIGN: Final = re.compile(
     re.I,
 )
 _PATH: Final = re.compile(r"[^\s'\"`|;&<>()]{3,300}")
+_HEADING: Final = re.compile(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(#{1,6}) \S")  # with the number that a tool may print
+_FENCE: Final = re.compile(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(?:```|~~~)")
+_GOVERNING: Final = re.compile(r"\b(?:required?|must|never|always|do not|don't|before|rules?|important)\b", re.I)
+"""Words of a heading that say that its section has to be followed."""
 
 
 def instructions_read_by(call: Call) -> str:
@@ -48,3 +55,40 @@ def is_instructions(path: str) -> bool:
     """Whether the file with this path tells an agent how to work on this project."""
     path = path.replace("\\", "/")
     return _INSTRUCTIONS.search(path) is not None and _FOREIGN.search(path) is None
+
+
+@lru_cache(maxsize=64)
+def find_rule_sections(text: str, chars: int) -> frozenset[int]:
+    """The places of the lines of a document that stay in `chars` characters: all, or its sections with rules.
+
+    A section goes from one heading to the next. Those stay first whose heading says that they have to be followed, then
+    those of which rules are the largest part. Of a document without headings nothing stays if not all of it does.
+    """
+    lines = text.split("\n")
+    if len(text) <= chars:
+        return frozenset(range(len(lines)))
+    found: set[int] = set()
+    for begin, end in sorted(_split_sections(lines), key=lambda each: _rank_section(lines, *each)):
+        size = sum(len(line) + 1 for line in lines[begin:end])
+        if size <= chars and _rank_section(lines, begin, end) < 0:
+            chars -= size
+            found.update(range(begin, end))
+    return frozenset(found)
+
+
+def _split_sections(lines: list[str]) -> list[tuple[int, int]]:
+    starts: list[int] = []
+    in_fence = False
+    for place, line in enumerate(lines):
+        if _FENCE.match(line):
+            in_fence = not in_fence
+        elif not in_fence and _HEADING.match(line):
+            starts.append(place)
+    return list(pairwise([*starts, len(lines)]))
+
+
+def _rank_section(lines: list[str], begin: int, end: int) -> float:
+    """Lower comes first; 0 for a section without rules."""
+    body = "\n".join(lines[begin + 1 : end])
+    share = sum(map(len, find_rule_sentences(body))) / max(1, len(body))
+    return -share - (_GOVERNING.search(lines[begin]) is not None)

@@ -64,6 +64,10 @@ _WRITING_SCRIPT: Final = re.compile(
 )
 """A file that a short script writes: it is given to an interpreter as a here-document or with `-c`."""
 _INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|bun|deno)[\d.]*$")
+_TAKES_SCRIPT: Final = re.compile(
+    r"(?:python|perl|ruby|node|bun|deno|bash|sh|zsh|ssh|docker|psql|sqlite3|sed|awk|jq|printf|for)[\d.]*$"
+)
+_SENTENCE_SPACES: Final = 3  # in an argument that is written for people: with fewer it is a pattern or a name
 _NO_FILE: Final = re.compile(r"/dev/|/tmp/|/private/tmp/|/var/folders/|\$|-|`|&|~?$")
 """Temporary files, devices, and names that only the shell knows."""
 
@@ -78,12 +82,14 @@ class PathChange(NamedTuple):
 class CommandEffect(NamedTuple):
     """`git`: the arguments of each git command, without options before the name of the command. `writers`: the programs
     that do more than read, with the command of git. `main`: the first command that does, without quoted arguments.
+    `sentences`: what it writes for people, such as the text of a ticket, of a pull request or of a commit.
     """
 
     changes: tuple[PathChange, ...]
     git: tuple[tuple[str, ...], ...]
     writers: frozenset[str]
     main: str
+    sentences: tuple[str, ...] = ()
 
     @property
     def only_reads(self) -> bool:
@@ -106,6 +112,7 @@ def effect_of(command: str) -> CommandEffect:
     writers: set[str] = set()
     changes: dict[str, PathChange] = {}
     git: list[tuple[str, ...]] = []
+    sentences: list[str] = []
     for simple in _split(command[:_COMMAND_CHARS]):
         words = _strip_wrappers(simple.words)
         if words and words[0] == "cd":
@@ -125,7 +132,9 @@ def effect_of(command: str) -> CommandEffect:
         if simple.targets or not _only_reads(words):
             writers.add(f"git {arguments[0]}" if arguments else words[0] if words else ">")
             main = main or " ".join(word for word in words if "\n" not in word and " " not in word)
-    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers), main)
+            if words and not _TAKES_SCRIPT.match(words[0].rpartition("/")[2]):
+                sentences += (text for text in (*words[1:], *simple.documents) if text.count(" ") >= _SENTENCE_SPACES)
+    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers), main, tuple(sentences))
 
 
 def only_reads(command: str) -> bool:

@@ -2,13 +2,15 @@
 
 What stays: the user's words, instructions, pins; the note with its passages in one message directly before the tail; a
 note in each gap, the map of what can be recalled; and the newest messages whole. The tail takes what is left below the
-level, and begins no later than the first message after the note's horizon. If room is short, passages leave first,
-the least important before the others, then the lines of the gap notes.
+level, and begins no later than the first message after the note's horizon. Passages beyond their share take what the
+tail leaves. If room is short, passages leave first, the least important before the others, then the lines of the gap
+notes.
 
 Without a new note nothing is done: the stage `sweep` then acts, and leaves an earlier note where it is.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
@@ -20,10 +22,10 @@ from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, STATE_NOTE, SUMM
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.view_draft import ViewDraft
-from tidegate.core.state_note.note import is_new_state_note, newest_state_note
+from tidegate.core.state_note.note import choose_note_limits, is_new_state_note, newest_state_note
 from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
 from tidegate.core.state_note.passages import refresh_changes
-from tidegate.core.state_note.rendering import render_state_note
+from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.sweep.gap_notes import Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note
 from tidegate.core.sweep.shortening import clip_message
@@ -33,7 +35,7 @@ from tidegate.core.view import View
 
 _NOTE_SHARE: Final = 0.045  # of the room: the most that the notes of the gaps take
 _BRIEF_SHARE: Final = 0.01  # the same if room is short
-_MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves while passages can still leave
+_MAX_LEVEL: Final = 0.7  # of the room: the most that a sweep leaves while passages can still leave
 _MAX_TRIES: Final = 4
 _MAX_FILL: Final = 0.85  # of the room: the most that it leaves if the tail needs it
 
@@ -60,9 +62,9 @@ def note_sweep(
         return NO_OUTCOME
     ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
     level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
-    largest = int(room * min(most, _MAX_FILL)) - ledger_tokens
+    large, largest = (int(room * min(most, share)) - ledger_tokens for share in (_MAX_LEVEL, _MAX_FILL))
     plan = _NoteSweep(view, budget, units, note)
-    outcome = plan.fit(latest, level, level, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
+    outcome = plan.fit(latest, level, large, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
     return outcome or NO_OUTCOME
 
 
@@ -88,31 +90,64 @@ class _NoteSweep:
     def __init__(self, view: View, budget: Budget, units: Sequence[Group], note: StateNote) -> None:
         self._view, self._budget, self._units, self._note = view, budget, units, note
         self._kept = [_stays(unit, view) for unit in units]
+        self._sizes = [budget.counter.count_text(render_passage(passage)) for passage in note.passages]
+        self._share_count = _count_within(choose_note_limits(budget).passages, self._sizes)
 
     def fit(self, latest: int, level: int, largest: int, least_tail: int, *, shrink: bool = False) -> Outcome | None:
         """The sweep with the largest tail below `level`; None if even the smallest tail leaves more than `largest`.
 
         Half of the passages may leave for that; with `shrink` all of them, and lines of the notes.
         """
-        passages = list(self._note.passages)
+        passages = list(self._note.passages[: self._share_count])
         note_tokens = limit_note_tokens(self._budget.held_room, _NOTE_SHARE)
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
             made = self._make(first, passages, note_tokens)
             for _ in range(_MAX_TRIES):
-                moved = self._move_tail(first, latest, made.tokens - largest, least_tail)
+                moved = self._move_tail(first, latest, made.tokens - level, least_tail)
                 if moved == first:
                     break
                 first, made = moved, self._make(moved, passages, note_tokens)
             if made.tokens <= largest:
+                first, made = self._grow_tail(first, made, level, passages, note_tokens)
+                if len(passages) == self._share_count:
+                    passages += self._choose_more(level - made.tokens)
+                    made = self._make(first, passages, note_tokens)
                 return self._finish(made, first, passages)
             brief = int(self._budget.held_room * _BRIEF_SHARE)
-            if passages and (shrink or len(passages) * 2 > len(self._note.passages)):
+            if passages and (shrink or len(passages) * 2 > self._share_count):
                 passages.pop()
             elif shrink and note_tokens > brief:
                 note_tokens = brief
             else:
                 return None
+
+    def _find_oldest(self, most: int) -> int:
+        """The first group that the tail may have, at most this one: what is before an earlier note is not whole."""
+        places = [number for number, unit in enumerate(self._units[:most]) if unit.items[0].message.kind == STATE_NOTE]
+        return places[-1] + 1 if places else 0
+
+    def _grow_tail(
+        self, first: int, made: _Fitted, level: int, passages: Sequence[NotePassage], note_tokens: int
+    ) -> tuple[int, _Fitted]:
+        """A larger tail, if the notes and passages take less than was kept free for them."""
+        start, tokens, oldest = first, made.tokens, self._find_oldest(first)
+        while start > oldest:
+            tokens += 0 if self._kept[start - 1] else self._units[start - 1].tokens
+            if tokens > level:
+                break
+            start -= 1
+        grown = self._make(start, passages, note_tokens) if start < first else made
+        return (start, grown) if grown.tokens <= level else (first, made)
+
+    def _choose_more(self, left: int) -> list[NotePassage]:
+        """Passages beyond their share that fit into what the tail leaves."""
+        chosen: list[NotePassage] = []
+        for passage, size in list(zip(self._note.passages, self._sizes, strict=True))[self._share_count :]:
+            if size <= left:
+                chosen.append(passage)
+                left -= size
+        return chosen
 
     def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
@@ -120,9 +155,9 @@ class _NoteSweep:
         user_tokens = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
         used -= max(0, user_tokens - self._budget.user_room)
         used += self._count_note(passages) + note_tokens
-        first = len(self._units)
+        first, oldest = len(self._units), self._find_oldest(latest)
         tokens_so_far = 0
-        while first > 0:
+        while first > oldest:
             cost = 0 if self._kept[first - 1] else self._units[first - 1].tokens
             if first <= latest and used + cost > level and tokens_so_far >= least:
                 break
@@ -216,6 +251,11 @@ class _NoteSweep:
             f" {len(self._note.dropped)} dropped by the check"
         )
         return Outcome((*made.draft.edits(), *made.notes), why=why)
+
+
+def _count_within(tokens: int, sizes: Sequence[int]) -> int:
+    """How many of these begin within the first `tokens` tokens of all."""
+    return sum(begin < tokens for begin in list(accumulate(sizes, initial=0))[:-1])
 
 
 def _is_of_client(message: Message) -> bool:

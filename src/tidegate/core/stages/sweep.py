@@ -13,7 +13,7 @@ that the agent has just written.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from tidegate.core.budget import Budget
@@ -32,7 +32,7 @@ from tidegate.core.messages import (
     text_of,
 )
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.recognition.documents import instructions_read_by
+from tidegate.core.recognition.documents import find_rule_sections, instructions_read_by
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
@@ -41,14 +41,16 @@ from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import (
     describe_group,
+    describe_remarks,
     groups_of_note,
     is_group_note,
     is_quoted,
+    is_remark,
     quote_answer,
     requote,
 )
-from tidegate.core.sweep.key_lines import is_marker
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
+from tidegate.core.text.client_texts import find_attached_file
 from tidegate.core.text.prose import count_headings
 from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.turns import Group, split_groups
@@ -66,6 +68,7 @@ _CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of 
 _REPORT_PART: Final = 0.4  # the same for an answer with several headings: a plan, a review, a report
 _REPORT_HEADINGS: Final = 3
 _LONGEST_CONCLUSION: Final = 1_200  # tokens
+_REMARK_SHARE: Final = 0.08  # of the room: the most that remarks take, which the agent made beside calls that left
 _DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
 _REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
 _LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
@@ -180,19 +183,25 @@ class _Sweep:
         self.notes: list[Insert] = []
         self.chosen = Choice({}, 0.0, 0.0)
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
+        self._remarks: dict[int, list[str]] = {}  # the lines for what was said beside the calls of a group
         self._notes: dict[int, list[str]] = {}  # the lines of each earlier note
         self._last_answer = self._find_last_answer()
         self._answers: set[int] = set()  # those that stay whole
-        self._documents: dict[int, Kept] = {}  # readings of documents with instructions that stay whole
+        self._documents: dict[int, Kept] = {}  # readings of documents with instructions: the lines that stay
         self._loop_start = next((n for n in self._old if view.loop_start and view.loop_start in units[n].ids), -1)
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
                 self._said[number] = describe_group(units[number])
+                self._remarks[number] = describe_remarks(units[number])
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
             elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):
                 self.draft.drop(units[number])
+        lines = [
+            line for group in (*self._remarks.values(), *self._notes.values()) for line in group if is_remark(line)
+        ]
+        self._remark_tokens = {line: budget.counter.count_text(line) + 1 for line in lines}
 
     def _find_last_answer(self) -> int:
         """The answer that the newest request may refer to, if it would leave; -1 if there is none."""
@@ -225,12 +234,21 @@ class _Sweep:
                 parts = make_block_pointer(message, block[1]) if is_replaced else clip_message(message, _BLOCK_CHARS)
                 self.draft.replace(item, parts)
 
+    def _shorten_attached_files(self) -> None:
+        """Shorten files that a client attached to old messages of the user: they are readings, and soon out of date."""
+        for number in self._old:
+            item = self._units[number].items[0]
+            text = text_of(item.message)
+            place = find_attached_file(text) if _is_of_client(item.message) else -1
+            if place >= 0 and len(text) - place > _BLOCK_CHARS and item.message.id != self._view.newest_request:
+                self.draft.replace(item, clip_message(item.message, place + _BLOCK_CHARS))
+
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
         user_groups = [u for u in old if _is_of_client(u.items[0].message) and u.last_id != self._view.newest_request]
         before = sum(u.tokens for u in self._units[: self._old.start] if _is_of_client(u.items[0].message))
-        sizes = sorted(unit.tokens for unit in user_groups)
+        sizes = sorted(map(self.draft.group_cost, user_groups))
         cap, left = max(sizes, default=0), max(room - before, room // 8)
         if sum(sizes) <= left:
             return
@@ -241,7 +259,7 @@ class _Sweep:
             left -= size
         for unit in user_groups:
             item = unit.items[0]
-            if item.tokens > cap:
+            if self.draft.cost(item.message.id) > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 self.draft.replace(item, clip_message(item.message, max(chars, 100)))
 
@@ -253,13 +271,15 @@ class _Sweep:
         room = self._budget.held_room
         self._leave_repeated_texts()
         self._shorten_client_blocks()
+        self._shorten_attached_files()
         self._shorten_user_messages(self._budget.user_room)
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = limit_note_tokens(room, _NOTE_SHARE)
+        remark_tokens = min(int(room * _REMARK_SHARE), sum(self._remark_tokens.values()))
         workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
         workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
         workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
-        others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values()))
+        others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values())) + remark_tokens
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
         self._fit_work(appraisal, level - reserved, level - others, note_tokens)
@@ -295,21 +315,28 @@ class _Sweep:
         return spent
 
     def _keep_documents(self, left: int) -> int:
-        """Choose the documents with instructions that stay whole, by their newest reading. Returns what they take."""
+        """Choose what stays of documents with instructions, by their newest reading: all, or the sections with rules.
+
+        Returns what they take.
+        """
         spent = 0
         seen: set[str] = set()
         for number in reversed(range(len(self._units))):
             unit = self._units[number]
-            read = [instructions_read_by(call) for call in calls_of(unit.items[0].message)]
-            names = {file_name_of(path) if path.count("/") < 2 else path for path in read}
-            if not read or "" in names or names <= seen:
-                continue
-            seen |= names
-            lines = {item.message.id: text_of(item.message).split("\n") for item in unit.items[1:]}
-            is_cut = any(any(map(is_marker, texts)) for texts in lines.values())
-            if number in self._said and not is_cut and spent + unit.tokens <= left:
-                self._documents[number] = {ident: set(range(len(texts))) for ident, texts in lines.items()}
-                spent += unit.tokens
+            calls = {call.id: call for call in calls_of(unit.items[0].message)}
+            for item in unit.items[1:]:
+                result = result_of(item.message)
+                path = instructions_read_by(calls[result.call_id]) if result and result.call_id in calls else ""
+                name = file_name_of(path) if path.count("/") < 2 else path
+                if not path or name in seen:
+                    continue
+                seen.add(name)
+                text = text_of(item.message)
+                per_char = item.tokens / max(1, len(text))
+                places = find_rule_sections(text, int((left - spent) / per_char)) if number in self._said else ()
+                if places:
+                    self._documents.setdefault(number, {})[item.message.id] = set(places)
+                    spent += int(per_char * sum(len(line) + 1 for line in _lines_at(text, places)))
         return spent
 
     def _leave_repeated_texts(self) -> None:
@@ -341,8 +368,9 @@ class _Sweep:
             for number in (self._last_answer, self._loop_start):
                 if number >= 0:
                     self.chosen.groups.setdefault(number, {})
-            self.chosen.groups.update(self._documents)
-            self._apply(self.chosen.groups, note_tokens)
+            for number, sections in self._documents.items():
+                self.chosen.groups.setdefault(number, {}).update(sections)
+            self._apply(self.chosen.groups, max(0, note_tokens))
             over = self.draft.tokens + sum(note.tokens for note in self.notes) - level
             is_all = over <= 0 and (room <= 0 or was_over)  # more room would only bring back what was too much
             if abs(over) <= level // 50 or is_all or (over > 0 and room <= 0 and note_tokens <= 0):
@@ -372,14 +400,10 @@ class _Sweep:
                     answers.add(number)
         # Then in the order of the view: groups that leave one after the other share a note, which stands where the
         # first of them was. An earlier note leaves with them, and its lines go into the new one.
+        lines_left = self._find_lines_left({*kept, *answers}, self._budget.held_room if note_tokens else 0)
         for number in self._old:
             unit = self._units[number]
-            message = unit.items[0].message
-            lines: list[str] | None = None
-            if number in self._notes:
-                lines = self._notes[number]
-            elif number in self._said and number not in kept and number not in answers:
-                lines = [self._said[number]] if self._said[number] else []
+            lines = lines_left.get(number)
             if lines is None:
                 in_gap = False
                 if number in self._said:
@@ -396,6 +420,29 @@ class _Sweep:
         gaps = [gap for gap in gaps if gap.lines]
         ranges = limit_note_tokens(self._budget.held_room, _RANGE_SHARE) if note_tokens > 0 else 0
         self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
+
+    def _find_lines_left(self, kept: Collection[int], room: int) -> dict[int, list[str]]:
+        """The lines of notes for the groups that leave, and those of earlier notes. Of remarks the newest that fit."""
+        left = int(room * _REMARK_SHARE)
+        found: dict[int, list[str]] = {}
+        for number in reversed(self._old):
+            if number in self._notes:
+                lines = self._notes[number]
+            elif number in self._said and number not in kept:
+                lines = [*self._remarks[number], *filter(None, (self._said[number],))]
+            else:
+                continue
+            staying: list[str] = []
+            for line in reversed(lines):
+                left -= self._remark_tokens.get(line, 0)
+                if left >= 0 or line not in self._remark_tokens:
+                    staying.append(line)
+            found[number] = staying[::-1]
+        return found
+
+
+def _lines_at(text: str, places: Collection[int]) -> list[str]:
+    return [line for place, line in enumerate(text.split("\n")) if place in places]
 
 
 def _share_of(answer: str, left: int) -> int:

@@ -38,8 +38,11 @@ _SAID_BY_USER: Final = re.compile(
 _NOT_SAID: Final = re.compile(r"\buser (?:said nothing|did not|didn't|has not|hasn't|was not)\b", re.I)
 _NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
 _THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
-_ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)")
-_PLACEHOLDER: Final = re.compile(r"(?<=[\s./=:])<[A-Za-z][\w -]{0,40}>")
+_ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)|(?<=\w/)\.\.\.$")
+_PLACEHOLDER: Final = re.compile(r"(?<=[\s./=:_-])<[A-Za-z][\w -]{0,40}>")
+_MEMBER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,4}$")
+_NUMBER_OF: Final = re.compile(r"(?:\b(?:PR|MR|issue|pull request|ticket)\s#?|#)(\d+)\b", re.I)
 _MIN_QUOTE_WORDS: Final = 2
 _MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
 _MOST_IDS_SPAN: Final = 400
@@ -107,7 +110,7 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
     faults: list[str] = [*unknown]
     near = "\n".join(originals.read_around(ident) for ident in cited)
     near_words = collect_runs(near) if cited else originals.words
-    faults += _find_missing_code(plain, near if cited else "", originals)
+    faults += _find_missing_code(plain, near if cited else "", near_words, originals)
     faults += _find_missing_facts(plain, near_words, originals)
     faults += _find_missing_numbers(plain, near_words, originals, cited=bool(cited))
     wrong_author = _has_wrong_author(line, plain, cited, originals)
@@ -157,7 +160,7 @@ def list_cited_ids(line: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]:
+def _find_missing_code(plain: str, near: str, near_words: frozenset[str], originals: Originals) -> list[str]:
     """Commands and code in backticks that the log does not have: commands in the cited messages or anywhere."""
     missing = []
     for code in _CODE.findall(plain):
@@ -169,6 +172,8 @@ def _find_missing_code(plain: str, near: str, originals: Originals) -> list[str]
         parts = [part.strip() for part in pieces if len(part.strip()) >= 3]
         if all(part in near_text or part in originals.folded_text for part in parts):
             continue
+        if _is_composed(text.removesuffix("()"), near_words):
+            continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
             missing.append(f"`{text[:80]}`")
     return missing
@@ -179,6 +184,14 @@ def _consists_of_known(text: str, originals: Originals) -> bool:
     if re.search(r"(?:^|\s)-{1,2}\w|[|&;<>=]|/", text):
         return False
     return all(strip_punctuation(run) in originals.words for run in split_runs(text))
+
+
+def _is_composed(text: str, near_words: frozenset[str]) -> bool:
+    """Whether a name is put together from the cited messages: a member with its type, or a file of a listing."""
+    if _MEMBER.fullmatch(text) and not _EXTENSION.search(text):
+        return all(part in near_words for part in text.split("."))
+    parts = [part for part in text.split("/") if part]
+    return len(parts) > 1 and bool(_EXTENSION.search(text)) and all(part in near_words for part in parts)
 
 
 def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Originals) -> list[str]:
@@ -195,6 +208,8 @@ def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Origi
             continue
         if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):
             continue
+        if _is_composed(value, near_words):
+            continue
         missing.append(value[:80])
     return missing
 
@@ -210,9 +225,10 @@ def _has_parts(value: str, originals: Originals) -> bool:
 def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals, *, cited: bool) -> list[str]:
     """Numbers of two digits and more that the cited messages do not have."""
     missing = []
+    names = {number for number in _NUMBER_OF.findall(plain) if number in originals.words}
     for found in _split_numbers(plain):
         bare = found.rstrip("%").replace(",", "")
-        if len(bare.replace(".", "")) < 2:
+        if len(bare.replace(".", "")) < 2 or found in names:
             continue
         spellings = {found, found.rstrip("%"), bare, f"{int(bare):,}" if bare.isdecimal() else bare}
         if spellings & near or _is_part_of_fact(found, plain, near, originals):

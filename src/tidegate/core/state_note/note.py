@@ -17,6 +17,8 @@ NOTE_SHARE: Final = 0.07
 MAX_NOTE_TOKENS: Final = 6_000
 PASSAGES_SHARE: Final = 0.2
 """The share of the room that the passages may take."""
+MORE_PASSAGES_SHARE: Final = 0.1
+"""The share that further passages may take, if the newest messages leave it."""
 MAX_PASSAGE_TOKENS: Final = 20_000
 _MIN_NOTE_TOKENS: Final = 200
 
@@ -38,8 +40,9 @@ SECTIONS: Final = (
     SectionKind(
         "State",
         "state",
-        "what is done, each item with its proof (the command and its outcome, a commit); what is in work, and where it"
-        " stopped; what remains, as steps in order. If the newest messages changed something, say so here",
+        "what is done, each item with the files that it changed and its proof (the command and its outcome, a commit);"
+        " what is in work, and where it stopped; what remains, as steps in order. If the newest messages changed"
+        " something, say so here",
     ),
     SectionKind(
         "Decisions",
@@ -49,19 +52,20 @@ SECTIONS: Final = (
     SectionKind(
         "Failed attempts",
         "failed",
-        "what was tried and failed, with the error in its own words and how it was repaired; suspicions that turned out"
-        " wrong, and tools that misbehaved",
+        "what was tried and failed, also if it is repaired: the error in its own words, what failed and what works"
+        " instead, each as it was written; suspicions that turned out wrong, and tools that misbehaved",
     ),
     SectionKind(
         "Facts",
         "fact",
-        "facts that the next steps need and no passage has: names, signatures, values, places, commands that work",
+        "facts that the next steps need and no passage has: names, signatures, values, places, commands that work, and"
+        " what uses the code that will be changed or removed",
     ),
     SectionKind(
         "Rules",
         "rule",
-        "rules for steps still to come, word for word, each with its source: the user, or the file or tool result in"
-        " which it was found",
+        "rules for steps still to come, also principles of the project's documents, word for word, each with its"
+        " source: the user, or the file or tool result in which it was found",
     ),
 )
 HEADINGS: Final = tuple(kind.heading for kind in SECTIONS)
@@ -73,16 +77,22 @@ def write_sections(note: StateNote) -> str:
 
 
 class NoteLimits(NamedTuple):
-    """The most tokens that a note and its passages may have."""
+    """The most tokens that a note and its passages may have.
+
+    `more_passages` are for passages that are shown only where the newest messages leave room.
+    """
 
     note: int
     passages: int
+    more_passages: int
 
 
 def choose_note_limits(budget: Budget) -> NoteLimits:
-    """The limits for a room: about 2,000 and 6,000 tokens for a window of 32,000."""
+    """The limits for a room: about 2,000, 6,000 and 3,000 tokens for a window of 32,000."""
     note = min(MAX_NOTE_TOKENS, max(_MIN_NOTE_TOKENS, int(budget.room * NOTE_SHARE)))
-    return NoteLimits(note, min(MAX_PASSAGE_TOKENS, int(budget.room * PASSAGES_SHARE)))
+    passages = min(MAX_PASSAGE_TOKENS, int(budget.room * PASSAGES_SHARE))
+    more = min(MAX_PASSAGE_TOKENS - passages, int(budget.room * MORE_PASSAGES_SHARE))
+    return NoteLimits(note, passages, more)
 
 
 def merge_sections(old: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, str]:

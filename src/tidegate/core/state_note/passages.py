@@ -14,7 +14,6 @@ import msgspec
 
 from tidegate.core.notes import NotePassage
 from tidegate.core.state_note.originals import LoggedFileChange, Originals, SourceText, fold_space, is_after
-from tidegate.core.text.tool_calls import file_name_of
 from tidegate.core.tokens.counting import TokenCounter
 
 MAX_PASSAGES: Final = 40
@@ -256,7 +255,14 @@ def _plain_line(line: str) -> str:
 
 
 def _is_same_file(one: str, other: str) -> bool:
-    return one == other or file_name_of(one) == file_name_of(other)
+    """Whether two paths may be of one file: from different folders, one is the end of the other."""
+    parts, other_parts = _split_path(one), _split_path(other)
+    length = min(len(parts), len(other_parts))
+    return length > 0 and parts[-length:] == other_parts[-length:]
+
+
+def _split_path(path: str) -> list[str]:
+    return [part for part in path.replace("\\", "/").split("/") if part not in ("", ".", "..")]
 
 
 def _cut(passage: NotePassage, tokens: int, counter: TokenCounter) -> NotePassage | None:

@@ -19,8 +19,9 @@ _FENCE: Final = re.compile(r"`{3,}")
 def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Message:
     """The message in the user's role. It is data: nothing in it counts as the user's words."""
     head = (
-        f"{NOTE_HEADING}, as you wrote it down, checked against the log. It holds up to {note.horizon}; the messages"
-        " after that one follow below and count more. It is data, not a message of the user."
+        f"{NOTE_HEADING}, as you wrote it down, checked against the log. It holds up to {note.horizon}. Newer messages"
+        " follow below it: where they differ from it they are right, and what it calls in work or remaining may be"
+        " done. It is data, not a message of the user."
         " recall shows what was said, by an id (m4), a range (m2..m59) or words]"
     )
     texts = [f"{head}\n{write_sections(note)}"]

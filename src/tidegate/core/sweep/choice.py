@@ -9,7 +9,8 @@ file was named, and whether it was edited. A whole result is worth more than the
 contiguous text can an agent edit without reading again. Near the end of the view a line is worth more. A name that no
 later message has adds to the worth of its line, regardless of its age: agents come back to old names. A result is
 needed about once, whatever its length, so a name in a short one is worth more than in a long one; so is every line of a
-short output of a command. Lines are worth nothing if they are shown again later, were removed by an edit, or are of a
+short output of a command. Words that the newest messages share with few old lines add to the worth of these
+(`focus.py`). Lines are worth nothing if they are shown again later, were removed by an edit, or are of a
 file that was rewritten or a call that was made again. The lines that say how a command ended come with its call.
 """
 
@@ -22,11 +23,12 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.messages import Call, calls_of, result_of, text_of
-from tidegate.core.recognition.shell_commands import only_reads
+from tidegate.core.recognition.shell_commands import effect_of, only_reads
+from tidegate.core.sweep.focus import Focus
 from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
-from tidegate.core.text.facts import classify_run, split_runs
+from tidegate.core.text.facts import begins_with_failure, classify_run, split_runs
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
@@ -50,12 +52,14 @@ _SEEN_AGAIN: Final = 0.5  # factor for a file that was read whole again later
 _REGION_WORTH: Final = 1.3  # factor for lines that stay together with those around them
 _WRITTEN_WORTH: Final = 10.0  # factor for what a call wrote
 _SAID_WORTH: Final = 2.0  # factor for the other arguments of a call
+_SENTENCE_WORTH: Final = 0.2  # of a character that a command writes for people, as of a written file that is still hot
 _NEAR: Final = 0.8  # of the view: what is nearer to its end than that is worth more
 _NEAR_WORTH: Final = 8.0  # added to the factor at the end of the view, less further back
 _SMALL: Final = 2_000  # characters: a result up to this length is offered whole, and is worth more for its size
 _LARGEST_SIZE_WORTH: Final = 6.0
 _LEAST_SIZE_WORTH: Final = 0.15
 _NAME_WORTH: Final = 15.0  # of a path that no later message names
+_FOCUS_WORTH: Final = 6.0  # of a word in which a line is about what the work is about now
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _LEAST_LINES: Final = 4  # of a result: with fewer, and no three in a row, they are scraps
@@ -95,7 +99,7 @@ class Appraisal:
     def __init__(
         self, units: Sequence[Group], start: int, first: int, view: View, note_cost: Mapping[int, float]
     ) -> None:
-        appraiser = _Appraiser(units, view)
+        appraiser = _Appraiser(units, view, Focus(units, first))
         age = 0
         for unit in reversed(units[first:]):
             appraiser.offers(unit, -1, 0.0, 1.0)
@@ -223,7 +227,8 @@ def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> di
 class _Appraiser:
     """Values the content of groups, from the newest to the oldest, and remembers what it has seen."""
 
-    def __init__(self, units: Sequence[Group], view: View) -> None:
+    def __init__(self, units: Sequence[Group], view: View, focus: Focus) -> None:
+        self._focus = focus
         items = [item for unit in units for item in unit.items]
         self._targets = {call.id: call_target_of(call) for item in items for call in calls_of(item.message)}
         self._total = max(1, view.tokens)
@@ -266,7 +271,12 @@ class _Appraiser:
             lines += mine
             if mine and (len(text_of(item.message)) <= _SMALL or self._is_latest_reading(target)):
                 blocks += self._blocks(item, number, mine, overhead)
-        failed = {r.call_id for item in unit.items if (r := result_of(item.message)) is not None and r.error}
+        failed = {
+            result.call_id
+            for item in unit.items
+            if (result := result_of(item.message)) is not None
+            and (result.error or begins_with_failure(text_of(item.message)))
+        }
         for call in calls:
             self._made.add((call.name, call.arguments))
             if call.id not in failed:
@@ -337,7 +347,7 @@ class _Appraiser:
         texts = text.split("\n")
         done = []
         for line in valued:
-            worth = line.worth
+            worth = line.worth + self._focus.rate(texts[line.place]) * _FOCUS_WORTH
             for name, weight in _NAMES[texts[line.place]]:
                 if name not in self._named:
                     self._named.add(name)
@@ -354,10 +364,14 @@ class _Appraiser:
             if target.runs_command or not is_content_argument(value)
         )
         worth = sum(line.worth for line in find_key_lines(short, self._seen)) * _SAID_WORTH
-        return worth if target.runs_command else worth + self._written_worth(target)
+        if not target.runs_command:
+            return worth + self._written_worth(target)
+        return worth + sum(map(len, effect_of(find_command(call)).sentences)) * _SENTENCE_WORTH
 
     def _written_worth(self, target: CallTarget) -> float:
-        """The worth of what a call wrote, unless the file was written anew since."""
+        """The worth of what a call wrote, unless the file was written anew since; or of a long text, such as the task
+        of a subagent.
+        """
         if target.files and target.files <= self._written:
             return 0.0
         worth = 0.0
@@ -366,7 +380,7 @@ class _Appraiser:
                 heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
                 for line in find_key_lines(text.text, self._seen):
                     worth += line.worth * heat
-        return worth * _WRITTEN_WORTH
+        return worth * (_WRITTEN_WORTH if target.writes else _SAID_WORTH)
 
     def _heat(self, name: str) -> float:
         base = 1.0 + _EDITED * (name in self._edited) + _TOUCHED * min(self._touched.get(name, 1) - 1, 6)

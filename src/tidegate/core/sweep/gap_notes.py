@@ -7,6 +7,7 @@ from tidegate.core.budget import Budget
 from tidegate.core.edits import Insert
 from tidegate.core.sweep.group_notes import (
     is_quoted,
+    is_remark,
     last_id_of,
     make_group_note,
     make_range_line,
@@ -39,13 +40,17 @@ def make_gap_notes(
 
     What was answered comes first, then the newest gaps. Ranges name files, commands and answers as far as `ranges`
     tokens allow (None: as many as `left`); each gets a little before the newest get more. With `quotes`, quoted answers
-    stay beyond these tokens; without, their first words. A gap without a note would read as if nothing had been done
-    there.
+    and remarks stay beyond these tokens; without, the first words of answers. A gap without a note would read as if
+    nothing had been done there.
     """
     if not quotes:
         gaps = [
-            gap._replace(lines=[requote(line, 0) if is_quoted(line) else line for line in gap.lines]) for gap in gaps
+            gap._replace(
+                lines=[requote(line, 0) if is_quoted(line) else line for line in gap.lines if not is_remark(line)]
+            )
+            for gap in gaps
         ]
+        gaps = [gap for gap in gaps if gap.lines]
     count = budget.counter.count_text
     spare_for_ranges = left if ranges is None else ranges
     line_counts: dict[int, int] = {}  # how many lines of a gap are shown, from its end
@@ -57,7 +62,7 @@ def make_gap_notes(
             spare = left if number in line_counts else left - NOTE_TOKENS
             while line_counts.get(number, 0) < (1 if answered else len(lines)):
                 line = lines[-1 - line_counts.get(number, 0)]
-                spare -= 0 if is_quoted(line) else count(line) + 1
+                spare -= 0 if _is_beside(line) else count(line) + 1
                 if spare < 0:
                     break
                 line_counts[number] = line_counts.get(number, 0) + 1
@@ -69,7 +74,7 @@ def make_gap_notes(
         for number in reversed(range(len(gaps))):
             lines = _join_ranges(gaps[number], splits[number], detail)
             joined = lines[: len(lines) - len(gaps[number].lines) + splits[number]]
-            cost = sum(count(line) for line in joined if not is_quoted(line))
+            cost = sum(count(line) for line in joined if not _is_beside(line))
             if cost - costs[number] <= spare_for_ranges:
                 spare_for_ranges -= cost - costs[number]
                 chosen[number], costs[number] = lines, cost
@@ -77,17 +82,34 @@ def make_gap_notes(
     return [Insert(note, gap.last_id, budget.count(note)) for note, gap in zip(notes, gaps, strict=True)]
 
 
+def _is_beside(line: str) -> bool:
+    """Whether the tokens of a line are not among those for lines: what the agent said has room of its own."""
+    return is_quoted(line) or is_remark(line)
+
+
 def _join_ranges(gap: Gap, split: int, detail: int) -> list[str]:
-    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them."""
+    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them, and remarks
+    after the range that they belong to.
+    """
     done: list[str] = []
     run: list[str] = []
+    remarks: list[str] = []
     before = gap.before_id
+
+    def end() -> None:
+        done.extend([make_range_line(run, before, detail=detail)] if run else [])
+        done.extend(remarks)
+        run.clear()
+        remarks.clear()
+
     for line in gap.lines[:split]:
         if is_quoted(line):
-            done += [make_range_line(run, before, detail=detail)] if run else []
+            end()
             done.append(line)
-            run, before = [], last_id_of(line)
+            before = last_id_of(line)
+        elif is_remark(line):
+            remarks.append(line)
         else:
             run.append(line)
-    done += [make_range_line(run, before, detail=detail)] if run else []
+    end()
     return [*done, *gap.lines[split:]]

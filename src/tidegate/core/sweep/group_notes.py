@@ -16,7 +16,7 @@ from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, tex
 from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, REFUSAL_WORDS, RUNNING
 from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
-from tidegate.core.sweep.key_lines import GAP_MARK, is_envelope, is_marker
+from tidegate.core.sweep.key_lines import GAP_MARK, find_fault_lines, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
@@ -51,6 +51,10 @@ _INSTRUCTIONS_LEFT: Final = "instructions of the project; recall them before wor
 _SUBJECT_CHARS: Final = 120
 _OUTCOME_CHARS: Final = 80
 _SAID_CHARS: Final = 160
+_REMARK_CHARS: Final = 600
+_LEAST_REMARK: Final = 40  # characters: a shorter one only announces its call
+_WRITTEN_CHARS: Final = 160  # of each sentence that a command writes for people
+_FAILED_CHARS: Final = 240  # of the lines of a failed call
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
@@ -75,6 +79,26 @@ def describe_group(group: Group) -> str:
     )
 
 
+def describe_remarks(group: Group) -> list[str]:
+    """Lines with what the agent said beside its calls: why it made them, and what the ones before had shown; and with
+    what its commands wrote for people, such as tickets.
+    """
+    caller = group.items[0].message
+    calls = calls_of(caller)
+    text = text_of(caller) if calls else ""
+    sentences = [text for call in calls for text in effect_of(find_command(call)).sentences]
+    lines = [f"- {caller.id} said: {fold_line(text, _REMARK_CHARS)}"] if len(text) >= _LEAST_REMARK else []
+    if sentences:
+        texts = " / ".join(fold_line(sentence, _WRITTEN_CHARS) for sentence in sentences)
+        lines.append(f"- {caller.id} wrote: {fold_line(texts, 2 * _REMARK_CHARS)}")
+    return lines
+
+
+def is_remark(line: str) -> bool:
+    """Whether a line of a note is what the agent said beside calls, or wrote with them."""
+    return _REMARK.match(line) is not None
+
+
 def _describe_call(call: Call, answer: Message | None) -> str:
     subject = find_subject(call)
     description = f"{_COMMAND}{subject}" if find_command(call) else f"{fold_line(call.name, 40)} {subject}".strip()
@@ -91,7 +115,7 @@ def find_subject(call: Call) -> str:
     """
     command = find_command(call)
     if command:
-        return fold_line(command, _SUBJECT_CHARS)
+        return fold_line(command if len(command) <= _SUBJECT_CHARS else _FOLDER.sub("", command), _SUBJECT_CHARS)
     arguments = parse_call_arguments(call)
     if is_todo_list(arguments):
         return ""
@@ -132,14 +156,18 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
         return "done"  # the rest of the line only repeats the path
     command = find_command(call)
     reports = bool(command) and not call_target_of(call).shows_file and not only_reads(command)
-    last = ""
-    if failed or reports or lines == 1:
+    outcome_line = ""
+    if failed and writes:  # an edit quotes what it did not find after it has said so
+        outcome_line = fold_line(_find_printed(text).strip().partition("\n")[0], _FAILED_CHARS)
+    elif failed:
+        printed_lines = [line.strip() for line in _find_printed(text).split("\n") if not CHATTER_LINE.match(line)]
+        fault = " / ".join(printed_lines[place] for place in sorted(find_fault_lines(printed_lines)))
+        outcome_line = fold_line(fault or _find_verdict("\n".join(printed_lines)), _FAILED_CHARS)
+    elif reports or lines == 1:
         printed = _find_printed(text)
-        faults = find_error_lines(printed) if failed or reports else []
-        last = faults[-1] if faults else _find_verdict(printed) if reports or lines == 1 else ""
-        if failed and not last:  # an edit quotes what it did not find after it has said so
-            last = printed.strip().partition("\n")[0]
-    outcome_line = fold_line(last, _OUTCOME_CHARS) if last and last[:1] != "[" else ""
+        faults = find_error_lines(printed) if reports else []
+        last = faults[-1] if faults else _find_verdict(printed)
+        outcome_line = fold_line(last, _OUTCOME_CHARS) if last[:1] != "[" else ""
     return ", ".join(filter(None, (size, ended, outcome_line))).replace(OUTCOME, " → ")
 
 
@@ -390,11 +418,15 @@ def lines_of_note(message: Message) -> list[str]:
 
 
 def groups_of_note(message: Message) -> list[str]:
-    """The lines of a note, those of one group in one text."""
-    return ["\n".join(lines) for _, lines in groupby(lines_of_note(message), _span_of)]
+    """The lines of a note, those of one group in one text, and remarks singly."""
+    by_group = groupby(lines_of_note(message), lambda line: (_span_of(line), is_remark(line)))
+    return ["\n".join(lines) for _, lines in by_group]
 
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
+_REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
+_FOLDER: Final = re.compile(r"\s*cd \S+ *(?:&&|;)[\s\\]*")
+"""The change to a folder before a command."""
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
 _SIZE: Final = re.compile(r"^[\d,]+ lines, ")
 _RANGE_LINE: Final = re.compile(
@@ -420,15 +452,19 @@ _TIMES: Final = re.compile(r" \((\d{1,4}) times\)$")
 
 def described_ids(notes: Iterable[Message]) -> frozenset[str]:
     """The calling messages that these notes describe."""
-    lines = [line for note in notes for line in lines_of_note(note) if not _RANGE_LINE.fullmatch(line)]
+    lines = [line for note in notes for line in _facts_of_note(note)]
     return frozenset(match[1] for match in map(_NOTED.fullmatch, lines) if match)
+
+
+def _facts_of_note(note: Message) -> list[str]:
+    return [line for line in lines_of_note(note) if not (is_remark(line) or _RANGE_LINE.fullmatch(line))]
 
 
 def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
     """What a note says of changed files and commands, as kind, id and text of a ledger line. Readings are left out."""
-    for line in lines_of_note(note):
+    for line in _facts_of_note(note):
         match = _NOTED.fullmatch(line)
-        if not match or _RANGE_LINE.fullmatch(line) or match[2].startswith(ANSWERED.lstrip()):
+        if not match or match[2].startswith(ANSWERED.lstrip()):
             continue
         said, arrow, outcome = match[2].rpartition(OUTCOME)
         if not arrow:

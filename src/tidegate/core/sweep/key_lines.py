@@ -197,6 +197,18 @@ _VERDICT_CHARS: Final = 200  # a longer line does not count as a verdict
 _VERDICT_REACH: Final = 400  # lines from the end of an output
 
 
+_FAULT_LINES: Final = (2, 2)  # before the first line of a failure, and from it on
+
+
+def find_fault_lines(lines: Sequence[str]) -> set[int]:
+    """The places of the lines around the first failure in an output: the program often says the cause before it."""
+    faults = set(find_error_lines("\n".join(lines)))
+    places = [place for place, line in enumerate(lines) if line.strip() and not is_envelope(line)]
+    before, after = _FAULT_LINES
+    first = next((at for at, place in enumerate(places) if lines[place].strip() in faults), None)
+    return set() if first is None else set(places[max(0, first - before) : first + after])
+
+
 def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set[int]:
     """The places of the lines that say how a command ended, at least one unless it printed nothing.
 

@@ -30,6 +30,13 @@ _STARTS: Final = (
     "I switched to a new code base.",
 )
 """How a text begins that a client added."""
+_FILE_STARTS: Final = (
+    "Called the Read tool with the following input: ",  # OpenCode
+    "--- Content from referenced files ---",  # Gemini CLI, Qwen Code
+    "Here are some READ ONLY files, provided for your reference.",  # aider
+    "I have *added these files to the chat*",
+)
+"""How a line begins after which files follow that the client attached."""
 _REST_STARTS: Final = (
     "--- Content from referenced files ---",  # Gemini CLI, Qwen Code: the files follow as they are
     "<command-message>",  # Claude Code: the text of the command follows
@@ -91,6 +98,15 @@ def mark_texts_beside_results(message: Message, *, has_notices: bool) -> Message
     for number in unknown:
         parts[number] = _mark_unknown(parts[number])
     return _replace_parts(copy, tuple(parts))
+
+
+def find_attached_file(text: str) -> int:
+    """Where the files begin that a client attached, or -1.
+
+    Inside one text that is a guess, since what a person pasted may look the same. It decides only what is shortened.
+    """
+    places = (0 if text.startswith(start) else text.find(f"\n{start}") for start in _FILE_STARTS)
+    return min((place for place in places if place >= 0), default=-1)
 
 
 def _is_all_added(message: Message, *, images: bool = False) -> bool:

@@ -217,13 +217,13 @@ def _find_next_item(text: bytes, end: int) -> int:
 
 def count_common_bytes(first: bytes, second: bytes) -> int:
     """How many bytes at the start are the same."""
-    size, place = min(len(first), len(second)), 0
-    while place < size and second.startswith(first[place : place + _PIECE], place):
+    size, place, view = min(len(first), len(second)), 0, memoryview(first)  # a slice of it copies nothing
+    while place < size and second.startswith(view[place : place + _PIECE], place):
         place += _PIECE
     end = min(place + _PIECE, size)
     while place < end:
         middle = (place + end + 1) // 2
-        if first[place:middle] == second[place:middle]:
+        if second.startswith(view[place:middle], place):
             place = middle
         else:
             end = middle - 1
