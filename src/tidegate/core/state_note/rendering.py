@@ -12,7 +12,9 @@ from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.state_note.note import write_sections
 
 NOTE_HEADING: Final = "[State of the work"
+_PASSAGES: Final = "[Passages, quoted word for word from the log:]"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
+_FRAME: Final = (NOTE_HEADING, _PASSAGES[:10], _END[:11])
 _FENCE: Final = re.compile(r"`{3,}")
 
 
@@ -26,11 +28,17 @@ def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Messa
     )
     texts = [f"{head}\n{write_sections(note)}"]
     if passages:
-        texts.append("[Passages, quoted word for word from the log:]")
+        texts.append(_PASSAGES)
     texts += map(render_passage, passages)
     texts.append(_END)
     # Some dialects join the texts of a message: the end of a fence needs a line of its own.
     return Message("user", tuple(Text(f"{text}\n") for text in texts), kind=STATE_NOTE, user_visible=False)
+
+
+def quote_frame(line: str) -> str:
+    """A line of a section that looks like a heading or the end of the note, as a quotation; any other as it is."""
+    words = line.lstrip(" \t-*>#")
+    return f'- words found in the record: "{words}"' if words.startswith(_FRAME) else line
 
 
 def render_passage(passage: NotePassage) -> str:
