@@ -207,6 +207,16 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
     assert other.changed_in == ()
 
 
+@pytest.mark.parametrize(
+    ("line", "changed_in"), [("def step_5(): return 35", ("m10",)), ("def step_30(): return 210", ())]
+)
+def test_a_patch_changes_a_passage_with_its_lines_only(line: str, changed_in: tuple[str, ...]) -> None:
+    patch = f"*** Begin Patch\n*** Update File: parser.py\n@@\n-{line}\n+pass\n*** End Patch"
+    more = (call("m10", "apply_patch", input=patch), result("m11", "m10", "Done!"))
+    ((passage,), _) = quote(WantedPassage("def step_3()", after=8, id="m3"), more=more)
+    assert passage.changed_in == changed_in
+
+
 def test_the_model_is_told_what_was_not_found_or_cut() -> None:
     found, told = quote(
         WantedPassage("def step_0()", after=30),

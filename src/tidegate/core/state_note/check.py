@@ -12,7 +12,7 @@ dropped. Marks are for the reader, who can recall what is in doubt; the writer l
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.state_note.note import HEADINGS
@@ -54,6 +54,11 @@ _COMMAND_WORDS: Final = re.compile(r"\s")
 _GAPS: Final = re.compile(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
 MARK: Final = "not found in the log"
 _NOT_TYPED: Final = "the user did not type this"
+
+
+def find_marked_lines(texts: Iterable[str]) -> list[str]:
+    """The lines of checked sections that the check marked."""
+    return [line for text in texts for line in text.split("\n") if MARK in line or line.endswith(f"{_NOT_TYPED})")]
 
 
 class CheckedSections(NamedTuple):
