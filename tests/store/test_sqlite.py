@@ -206,7 +206,7 @@ def test_on_disk_it_is_less_than_half_of_the_json(tmp_path: Path) -> None:
         if message["role"] == "user":
             session.prepare()
         if message["role"] == "system":
-            session.set_system(message["content"])
+            session.set_system(str(message["content"]))
         else:
             session.add(message)
         raw += len(json.dumps(message, ensure_ascii=False).encode())
