@@ -38,8 +38,8 @@ MUTANTS = [
     Mutant(
         "no retry after an overflow",
         "agent/loop.py",
-        "refused, step = error, recovery.choose_step(error)",
-        'refused, step = error, ""',
+        "refusal, step = error, recovery.choose_step(error)",
+        'refusal, step = error, ""',
         "COW-09 PIC-04 DIG-10 AI-09",
     ),
     Mutant(
@@ -171,7 +171,7 @@ MUTANTS = [
     Mutant(
         "summary calls not in the trace",
         "datafolder/trace/lines.py",
-        "if paid is not None and paid.purpose in _OWN_PURPOSES:",
+        "if cost is not None and cost.purpose in _OWN_PURPOSES:",
         "if False:",
         "JUT-16",
     ),
@@ -633,8 +633,8 @@ MUTANTS = [
     Mutant(
         "a search finds every tool",
         "agent/tools/discovery.py",
-        "return [each for points, each in ranked if points]",
-        "return [each for _, each in ranked]",
+        "return [each for points, each in ranking if points]",
+        "return [each for _, each in ranking]",
         "DIG-17",
     ),
     Mutant(
@@ -661,8 +661,8 @@ MUTANTS = [
     Mutant(
         "a model is loaded with more than it holds",
         "models/server_loading.py",
-        "wanted = min(tokens, lm_studio_model.max_tokens or tokens)",
-        "wanted = tokens",
+        "window = min(tokens, lm_studio_model.max_tokens or tokens)",
+        "window = tokens",
         "JUT-21",
     ),
     Mutant(
@@ -703,7 +703,7 @@ MUTANTS = [
     Mutant(
         "an embedded model gets the window of its training",
         "models/embedded/provider.py",
-        "return min(held, header.context)",
+        "return min(fitting, header.context)",
         "return header.context",
         "JUT-14",
     ),
@@ -801,7 +801,7 @@ MUTANTS = [
     Mutant(
         "an import does not name what it did not take",
         "agent/config/config_import.py",
-        "return list(_iterate_unused(values, (), used))",
+        "return list(_iterate_unused(values, (), names))",
         "return []",
         "COW-16",
     ),

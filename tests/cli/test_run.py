@@ -268,6 +268,19 @@ def test_config_shows_values_and_sources_and_no_key(desk: Desk) -> None:
     desk.serve([], act)
 
 
+def test_config_changes_a_setting_in_its_file(desk: Desk) -> None:
+    async def act(_: Fake) -> None:
+        changed = await desk.run("config", "execution.max_steps", "7")
+        file = desk.folder / "home" / "tidegate" / "tidegate.yaml"
+        assert (changed.status, changed.out) == (0, f"execution.max_steps is 7 from now on, in {file}.\n")
+        assert file.read_text() == "execution:\n  max_steps: 7\n"
+        (row,) = json.loads((await desk.run("config", "max_steps", "--json")).out)
+        assert (row["value"], row["source"]) == ("7", f"{file}:2")
+        assert (await desk.run("config", "nonsense")).status == 1
+
+    desk.serve([], act)
+
+
 def test_a_model_is_chosen_on_the_command_line(desk: Desk) -> None:
     async def act(server: Fake) -> None:
         for model in ("gpt-4.1", "openai/gpt-4.1"):

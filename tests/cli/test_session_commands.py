@@ -143,6 +143,15 @@ def test_trace_prints_and_adds_up(kept: Kept) -> None:
     assert total["gpt-4o"]["input_tokens"] == sum(line["input_tokens"] for line in used)
 
 
+def test_a_part_of_a_list(kept: Kept) -> None:
+    data = ("--data", kept.folder)
+    assert called("sessions", "FIX", *data).stdout.splitlines()[1].startswith("build-fix")
+    assert called("sessions", "other", *data).stdout == "No session has such a name.\n"
+    lines = called("trace", "build-fix", *data).stdout.splitlines()
+    assert called("trace", "build-fix", "2", *data).stdout.splitlines() == lines[-2:]
+    assert called("trace", "build-fix", "0", *data).returncode == 2
+
+
 def test_recall_by_id_range_and_words(kept: Kept) -> None:
     data = DataFolder(kept.folder)
     (said,) = islice(data.open_log("build-fix").read(3), 1)

@@ -151,6 +151,11 @@ def test_a_list_of_passages_that_was_cut_off_is_read_up_to_there() -> None:
     assert parse_answer("## State\n- a").passages is None
 
 
+def test_half_a_character_in_the_list_of_passages_is_replaced() -> None:
+    parsed = parse_answer('## State\n- a\n## Passages\n[{"find": "step \\ud800 one", "why": "next\\u202e"}]')
+    assert parsed.passages == (WantedPassage("step \ufffd one", "next"),)
+
+
 def test_a_note_without_sections_is_of_no_use() -> None:
     with pytest.raises(AnswerUnusable, match="none of the sections"):
         parse_answer("Sure! Here is what I think about the tides.")
@@ -192,6 +197,16 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
     assert untouched.changed_in == ()
     ((other,), _) = quote(wanted, more=edit("def step_5(): return 35", "/home/me/lib/parser.py"))
     assert other.changed_in == ()
+
+
+@pytest.mark.parametrize(
+    ("line", "changed_in"), [("def step_5(): return 35", ("m10",)), ("def step_30(): return 210", ())]
+)
+def test_a_patch_changes_a_passage_with_its_lines_only(line: str, changed_in: tuple[str, ...]) -> None:
+    patch = f"*** Begin Patch\n*** Update File: parser.py\n@@\n-{line}\n+pass\n*** End Patch"
+    more = (call("m10", "apply_patch", input=patch), result("m11", "m10", "Done!"))
+    ((passage,), _) = quote(WantedPassage("def step_3()", after=8, id="m3"), more=more)
+    assert passage.changed_in == changed_in
 
 
 def test_the_model_is_told_what_was_not_found_or_cut() -> None:

@@ -52,7 +52,7 @@ def test_the_picker_and_the_command_cut_titles_to_the_width_of_the_screen(tmp_pa
             await stage.until(lambda: any(title in line and "(here)" in line for line in stage.lines()))
             await stage.press("escape")
             await stage.say("/sessions")
-            await stage.sees(f"build  (this one)  {title[:59]}…")
+            await stage.sees(f"{title[:59]}…  (this one)")
 
     played(play)
 

@@ -99,8 +99,8 @@ class LangChainFormat(BlockFormat[AnyMessage]):
         content += _write_call_blocks(list_content(host.content), arguments)
         if arguments != {call["id"]: call["args"] for call in host.tool_calls}:
             # the provider's own copy of the calls, which would be sent instead
-            kept = host.additional_kwargs.items()
-            update["additional_kwargs"] = {k: v for k, v in kept if k not in ("tool_calls", "function_call")}
+            further = host.additional_kwargs.items()
+            update["additional_kwargs"] = {k: v for k, v in further if k not in ("tool_calls", "function_call")}
         return host.model_copy(update={**update, "content": _simplify(host.content, content)})
 
 
@@ -111,9 +111,9 @@ def _read_type(block: object) -> object:
 def _write_call_blocks(content: Sequence[Any], arguments: dict[Any, Any]) -> list[Any]:
     """The provider's own form of the calls that are left."""
     blocks = [block for block in content if _read_type(block) in _CALL_BLOCKS]
-    named = [(block, block.get("id") or block.get("call_id")) for block in blocks]
-    kept = [(block, ident) for block, ident in named if ident in arguments]
-    return [{**block, "input": arguments[ident]} if "input" in block else block for block, ident in kept]
+    candidates = [(block, block.get("id") or block.get("call_id")) for block in blocks]
+    pairs = [(block, ident) for block, ident in candidates if ident in arguments]
+    return [{**block, "input": arguments[ident]} if "input" in block else block for block, ident in pairs]
 
 
 def _simplify(old: object, content: list[Any]) -> Any:
@@ -189,10 +189,10 @@ class TidegateMiddleware(AgentMiddleware, SessionAccess):
         The namespace of a checkpoint is a path of nodes, each with an id that is another for each run of the node, such
         as "researcher:1f1e|model:2a3b". The nodes above this one are the place of a sub-agent.
         """
-        given = get_config().get("configurable", {})
-        above = str(given.get("checkpoint_ns", "")).rpartition("|")[0]
+        configurable = get_config().get("configurable", {})
+        above = str(configurable.get("checkpoint_ns", "")).rpartition("|")[0]
         place = "|".join(node.partition(":")[0] for node in above.split("|"))
-        thread = given.get("thread_id")
+        thread = configurable.get("thread_id")
         old_name = "" if place or thread is None else str(thread)
         name = self.threads.name("langchain", thread, agent=place, is_shared=bool(place), old_name=old_name)
         return name, (get_runtime().control, thread, above)

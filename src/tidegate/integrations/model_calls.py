@@ -117,8 +117,8 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
 
     def answer_refusal(self, error: BaseException) -> "PreparedCall[HostObject] | None":
         """The call to make instead, if that may be accepted; else None: `first_error` is raised, if there is one."""
-        changed = self.change(classify_exception(error, self.request))
-        return changed and changed._replace(first_error=error if changed.request.tried else None)
+        retry = self.change(classify_exception(error, self.request))
+        return retry and retry._replace(first_error=error if retry.request.tried else None)
 
     def change(self, refusal: ProviderError) -> "PreparedCall[HostObject] | None":
         """The same for an error that is classified already."""
@@ -136,10 +136,10 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
             try:
                 return call, ask(call.messages)
             except Exception as error:  # noqa: BLE001 - it is raised again
-                changed, failure = call.answer_refusal(error), call.first_error or error
-            if changed is None:
+                retry, failure = call.answer_refusal(error), call.first_error or error
+            if retry is None:
                 raise failure
-            call = changed
+            call = retry
 
     async def send_async(
         self, ask: Callable[[list[HostObject]], Awaitable[_T]]
@@ -150,10 +150,10 @@ class PreparedCall(NamedTuple, Generic[HostObject]):
             try:
                 return call, await ask(call.messages)
             except Exception as error:  # noqa: BLE001 - it is raised again
-                changed, failure = await asyncio.to_thread(call.answer_refusal, error), call.first_error or error
-            if changed is None:
+                retry, failure = await asyncio.to_thread(call.answer_refusal, error), call.first_error or error
+            if retry is None:
                 raise failure
-            call = changed
+            call = retry
 
     async def record_async(self, answer: HostObject | None, usage: Mapping[str, object] | None = None) -> None:
         await asyncio.to_thread(self.record, answer, usage)
@@ -241,9 +241,9 @@ class CallPreparer(Generic[HostObject]):
             if copies is not None:
                 host.reader.note_shown(request)
             messages = host.writer.write(hosts, request)
-        learned = self._refusals, key, max_output
+        refusal_facts = self._refusals, key, max_output
         call = PreparedCall(
-            session, messages, hosts, request, following, self._form, *learned, self._notes, host.lock, ask
+            session, messages, hosts, request, following, self._form, *refusal_facts, self._notes, host.lock, ask
         )
         if run is not None:
             self._remember_place(run, call.place)
@@ -272,8 +272,8 @@ class CallPreparer(Generic[HostObject]):
     def _find_host(self, name: SessionName, hosts: Sequence[object], run: Hashable) -> _Host[HostObject]:
         """What is known of the list. That of another list does no harm: it is compared."""
         key = name.name or (id(hosts[0]) if run is None and hosts else run)
-        made = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
-        host = self._hosts.setdefault(key, made)
+        new_host = _Host(HostReader(self._form), ViewWriter(self._form), ReadMemo(), Lock())
+        host = self._hosts.setdefault(key, new_host)
         while len(self._hosts) > MAX_OPEN:
             self._hosts.popitem(last=False)
         return host

@@ -161,8 +161,8 @@ class _RecoveringModel(WrapperModel):
     async def request_stream(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> AsyncIterator[Any]:
         async with AsyncExitStack() as stack:
 
-            def start(given: list[ModelMessage]) -> Awaitable[Any]:
-                requests = _join_requests(given)
+            def start(messages_to_send: list[ModelMessage]) -> Awaitable[Any]:
+                requests = _join_requests(messages_to_send)
                 return stack.enter_async_context(self.wrapped.request_stream(requests, *arguments, **named))
 
             yield await self._send(messages, start)
@@ -230,17 +230,17 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
 
     async def _send(self, messages: list[ModelMessage], ask: Callable[[list[ModelMessage]], Awaitable[_T]]) -> _T:
         """Ask the model; again with fewer messages, as long as it refuses them for their length."""
-        sent = self._sent.get()
-        prepared = self._preparer.take(sent.run) if sent else None
-        if sent is None or prepared is None:
+        call_state = self._sent.get()
+        prepared = self._preparer.take(call_state.run) if call_state else None
+        if call_state is None or prepared is None:
             return await ask(messages)
 
-        async def ask_with(shown: list[ModelMessage]) -> _T:
-            is_first = shown is prepared.messages
-            return await ask(messages if is_first else _add_fixed_parts(sent.fixed_parts, shown))
+        async def ask_with(view: list[ModelMessage]) -> _T:
+            is_first = view is prepared.messages
+            return await ask(messages if is_first else _add_fixed_parts(call_state.fixed_parts, view))
 
         call, answer = await prepared.send_async(ask_with)
-        self._preparer.hold(sent.run, call)
+        self._preparer.hold(call_state.run, call)
         return answer
 
     async def after_model_request(
@@ -269,8 +269,8 @@ def _read_fixed_part(context: ModelRequestContext, fixed_parts: Sequence[Any]) -
     return FixedPart("\n\n".join(texts), tuple(tools))
 
 
-def _add_fixed_parts(fixed_parts: Sequence[Any], shown: list[ModelMessage]) -> list[ModelMessage]:
+def _add_fixed_parts(fixed_parts: Sequence[Any], view: list[ModelMessage]) -> list[ModelMessage]:
     """The view with the system prompts of messages that left it."""
-    there = {id(part): part for message in shown for part in message.parts}
+    there = {id(part): part for message in view for part in message.parts}
     missing = [part for part in fixed_parts if id(part) not in there and part not in there.values()]
-    return [ModelRequest(parts=missing), *shown] if missing else shown
+    return [ModelRequest(parts=missing), *view] if missing else view

@@ -124,7 +124,7 @@ class LiveLog:
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
-        known, folded = self._view.head, False
+        old_head, folded = self._view.head, False
         try:
             for event in events:
                 if self._unconfirmed:
@@ -135,7 +135,7 @@ class LiveLog:
                     folded = True
         finally:
             if folded and not self._is_stale:
-                self._view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=known)
+                self._view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=old_head)
 
     def _fold_log(self) -> LogView:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
@@ -158,9 +158,9 @@ class LiveLog:
         that it is stored: with the same key, or by an earlier try that failed without knowing that it had succeeded.
         """
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = self._find_key(key, make) if key else None
+            first_seq = self._find_key(key, make) if key else None
             events, repeated = self._next_events(make)
-            if known is None and not (repeated and repeated.stored):
+            if first_seq is None and not (repeated and repeated.stored):
                 try:
                     self.log.append(*events)
                 except StaleHead:
@@ -175,15 +175,15 @@ class LiveLog:
                         self._fold(event)
                     return events[0].seq
                 self._fold_own(events)
-            return known or self._confirm(events, repeated)
+            return first_seq or self._confirm(events, repeated)
         raise _append_race_error()
 
     async def append_all_async(self, make: MakePayloads, key: str = "", fold: RunFold = run_fold) -> int:
         """`append_all` without blocking the event loop. `fold` runs the fold in a thread, at once or later."""
         for _ in range(_MAX_APPEND_ATTEMPTS):
-            known = await run_in_thread(self._find_key, key, make) if key else None
+            first_seq = await run_in_thread(self._find_key, key, make) if key else None
             events, repeated = self._next_events(make)
-            if known is None and not (repeated and repeated.stored):
+            if first_seq is None and not (repeated and repeated.stored):
                 try:
                     ours = await self.log.append_async(*events)
                 except StaleHead:
@@ -195,7 +195,7 @@ class LiveLog:
                     raise
                 if ours:
                     await fold(partial(self._fold_own, events))  # observers may write files
-            return known or self._confirm(events, repeated)
+            return first_seq or self._confirm(events, repeated)
         raise _append_race_error()
 
     def _next_events(self, make: MakePayloads) -> tuple[Sequence[Event], UnconfirmedAppend | None]:
@@ -249,9 +249,9 @@ class LiveLog:
         first = self._first_seq_by_key.get(key)
         if first is None:
             return None
-        given = [what for what in make(first) if not is_note(what, AnswerBirth)]
-        stored = [event.payload for event in islice(self.log.read(first), len(given))]
-        if list(map(_encode_content, given)) != list(map(_encode_content, stored)):
+        new_payloads = [what for what in make(first) if not is_note(what, AnswerBirth)]
+        old_payloads = [event.payload for event in islice(self.log.read(first), len(new_payloads))]
+        if list(map(_encode_content, new_payloads)) != list(map(_encode_content, old_payloads)):
             raise BadInput(
                 f"The key {key!r} was used before, for message m{first}, which has another content.",
                 "Give each message a key of its own; nothing was added.",
@@ -259,9 +259,9 @@ class LiveLog:
         return first
 
     def _note_key(self, event: Event) -> None:
-        used = read_note(event.payload, KeyUsed)
-        if self._first_seq_by_key is not None and used is not None:
-            self._first_seq_by_key.setdefault(used.key, max(1, event.seq - used.messages))
+        use = read_note(event.payload, KeyUsed)
+        if self._first_seq_by_key is not None and use is not None:
+            self._first_seq_by_key.setdefault(use.key, max(1, event.seq - use.messages))
 
 
 GivenMessage = Mapping[str, object] | SdkModel | Message
@@ -285,12 +285,12 @@ def warn_caller(text: str, category: type[Warning]) -> None:
 
 
 def _parse_messages(messages: Sequence[GivenMessage], typed: bool | None) -> list[Message]:
-    parsed: list[Message] = []
+    result: list[Message] = []
     for message in messages:
-        parsed.extend(
+        result.extend(
             [normalize_message(message)] if isinstance(message, Message) else parse_any_message(to_plain_json(message))
         )
-    return parsed if typed is None else [mark_texts(message, typed) for message in parsed]
+    return result if typed is None else [mark_texts(message, typed) for message in result]
 
 
 class LiveConversation:
@@ -383,24 +383,24 @@ class LiveConversation:
         their ids are returned. Without a key, an `add` that raised can be repeated in this session before any other
         `add` succeeds: if the messages were stored after all, they are not stored twice.
         """
-        parsed = _parse_messages(messages, typed)
-        self._warn_of_system(parsed)
+        new_messages = _parse_messages(messages, typed)
+        self._warn_of_system(new_messages)
         try:
-            return self._add_parsed(parsed, key)
+            return self._add_parsed(new_messages, key)
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return self._add_parsed(list(map(_make_encodable, parsed)), key)
+            return self._add_parsed(list(map(_make_encodable, new_messages)), key)
 
     async def add_async(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
         """`add` for async code. Sessions of one store that append at the same time share an fsync.
 
         If the task is cancelled while the messages are being stored, they are stored first.
         """
-        parsed = _parse_messages(messages, typed)
-        self._warn_of_system(parsed)
+        new_messages = _parse_messages(messages, typed)
+        self._warn_of_system(new_messages)
         try:
-            return await self._calls.finish(self._add_parsed_async(parsed, key))
+            return await self._calls.finish(self._add_parsed_async(new_messages, key))
         except UnicodeEncodeError:
-            return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, parsed)), key))
+            return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, new_messages)), key))
 
     def _warn_of_system(self, messages: Sequence[Message]) -> None:
         if messages and messages[0].role == "system" and not (self.view.items or self.view.system):
@@ -428,15 +428,15 @@ class LiveConversation:
         answers = [message for message in messages if message.role == "assistant"]
         is_signed = len(answers) == 1 and has_signed_data(answers[0])
         births = [AnswerBirth(self._birth).pack()] if self._birth and is_signed else []
-        counted: list[tuple[Message, int]] = []
+        sizes: list[tuple[Message, int]] = []
         for message in messages:
-            seen = resolve_visibility(message)
-            counted.append((message, 0 if seen is None else count_message(seen, counter, thinking=thinking)))
+            visible = resolve_visibility(message)
+            sizes.append((message, 0 if visible is None else count_message(visible, counter, thinking=thinking)))
 
         def make(first: int) -> Sequence[EventPayload]:
             payloads: list[EventPayload] = [
                 MessageAdded(replace(message, id=f"m{seq}"), tokens)
-                for seq, (message, tokens) in enumerate(counted, first)
+                for seq, (message, tokens) in enumerate(sizes, first)
             ]
             if key:
                 payloads.append(KeyUsed(len(messages), key).pack())
@@ -463,9 +463,9 @@ class LiveConversation:
 
     def set_tools(self, tools: Sequence[Mapping[str, object] | Tool]) -> None:
         """Change the tool definitions. The provider's cached prefix is lost with it."""
-        parsed = parse_tools(tools)
-        if parsed != self.view.tools:
-            self._live.append(ToolsSet(tuple(parsed), count_tools(parsed, self.counter)).pack())
+        definitions = parse_tools(tools)
+        if definitions != self.view.tools:
+            self._live.append(ToolsSet(tuple(definitions), count_tools(definitions, self.counter)).pack())
 
     def record(self, usage: Mapping[str, object] | SdkModel | None) -> None:
         """Record the usage that the provider reported for the last request: `reply.usage`, or the same as a dictionary.
@@ -476,29 +476,29 @@ class LiveConversation:
             plain = require_object(to_plain_json(usage), "The usage")
             if not is_usage(plain):
                 fields = ", ".join(map(repr, list(plain)[:5]))
-                known = ", ".join(list_usage_fields())
+                examples = ", ".join(list_usage_fields())
                 raise TypeError(
-                    f"record() takes the usage of a reply, with fields such as {known}. This has {fields[:200]}."
+                    f"record() takes the usage of a reply, with fields such as {examples}. This has {fields[:200]}."
                     " Pass reply.usage, or None if there is none."
                 )
             events = self.build_usage_events(plain, self._live.last_request)
             self._live.append_all(lambda _: events)
 
     def build_usage_events(
-        self, usage: Mapping[str, object], measured: tuple[int, int]
+        self, usage: Mapping[str, object], size: tuple[int, int]
     ) -> tuple[UsageReported | NoteAdded, ...]:
         """The events for a provider's report: the usage of the request, and what a compaction by the provider cost.
 
         `measured` is the head of the log and our count for that request.
         """
         read, compaction = read_usage(usage), read_compaction_usage(usage)
-        fields = (self.model, *measured, *read[:4], self._shared_messages)
+        fields = (self.model, *size, *read[:4], self._shared_messages)
         long = read.cache_write_1h
         report = HourWriteReported(*fields, long) if long else UsageReported(*fields)
         if compaction is None:
             return (report,)
-        paid = SideCost(self.model, compaction, "compaction").pack()
-        return (report, paid) if any(read) else (paid,)
+        cost = SideCost(self.model, compaction, "compaction").pack()
+        return (report, cost) if any(read) else (cost,)
 
     def recall(self, ident: str) -> Message:
         """Return a message as it was added, even if it is no longer in the view."""

@@ -114,8 +114,8 @@ class HostTree:
         elif is_note(what, HiddenCalls) and self._last is not None:
             self._hide_calls(*self._last, HiddenCalls.unpack(what).calls)
         elif is_note(what, StoredAnswerNote) and self._last is not None:
-            stored = describe_stored_answer(StoredAnswerNote.unpack(what), self._last[1].id)
-            self.stored_answers[stored.id] = stored
+            answer = describe_stored_answer(StoredAnswerNote.unpack(what), self._last[1].id)
+            self.stored_answers[answer.id] = answer
         elif is_note(what, ClientNote):
             self.speaker = read_client_note(what)
         elif is_note(what, HandoffNote):  # the record itself is the next event
@@ -137,21 +137,21 @@ class HostTree:
         self.has_hidden_calls = True
         ids = frozenset(call.id for call in calls)
         turn = self._continued.get(answer.id) or _OpenTurn(parent)
-        seen = (*turn.seen, *(part for part in answer.parts if not (isinstance(part, Call) and part.id in ids)))
+        visible = (*turn.seen, *(part for part in answer.parts if not (isinstance(part, Call) and part.id in ids)))
         if all(call.id in ids for call in calls_of(answer)):
-            self._open[answer.id] = _OpenTurn(turn.parent, seen, (*turn.hidden, answer.id), ids)
+            self._open[answer.id] = _OpenTurn(turn.parent, visible, (*turn.hidden, answer.id), ids)
         else:
-            self._add_seen_answer(turn, seen, answer.id)
+            self._add_seen_answer(turn, visible, answer.id)
 
-    def _add_seen_answer(self, turn: _OpenTurn, seen: tuple[Part, ...], ident: str) -> None:
+    def _add_seen_answer(self, turn: _OpenTurn, visible: tuple[Part, ...], ident: str) -> None:
         """Add the edge to an answer by what the host got of it, also if the host joins adjacent texts."""
         step = Step(ident, turn.hidden)
         self.hidden.update(turn.hidden)
-        for parts in (seen, _join_texts(seen)):
+        for parts in (visible, _join_texts(visible)):
             self._children.setdefault((turn.parent, hash_message(Message("assistant", parts))), step)
 
-    def _add_past_hidden(self, parent: str, added: HostMessageAdded) -> None:
-        message, result = added.message, result_of(added.message)
+    def _add_past_hidden(self, parent: str, event: HostMessageAdded) -> None:
+        message, result = event.message, result_of(event.message)
         turn = self._open.get(parent)
         if turn is not None and result is not None and result.call_id in turn.calls:
             self._open[message.id] = turn._replace(hidden=(*turn.hidden, message.id))
@@ -168,7 +168,7 @@ class HostTree:
             self._waiting[message.id] = answer, (*results, message.id)
             self.hidden.add(message.id)
         elif results:
-            self._children.setdefault((answer, added.key), Step(message.id, results))
+            self._children.setdefault((answer, event.key), Step(message.id, results))
 
     def walk(self, keys: Sequence[str], after: str = ROOT) -> list[Step]:
         """The messages that these keys name after a message, as far as any branch has them.
@@ -187,11 +187,11 @@ class HostTree:
 
     def list_path(self, ident: str) -> list[str]:
         """The messages up to this one, as the log has them: with hidden exchanges."""
-        found: list[str] = []
+        path: list[str] = []
         while ident != ROOT:
-            found.append(ident)
+            path.append(ident)
             ident = self._parents[ident]
-        return found[::-1]
+        return path[::-1]
 
     def match(self, keys: Sequence[str], after: str = ROOT) -> list[str]:
         """The ids of the messages that these keys name after a message, as far as any branch has them."""
@@ -204,8 +204,8 @@ class HostTree:
             if start == ROOT:
                 return False
             start = self._parents[start]
-            found = self.walk(keys, start)
-            if len(found) == len(keys) and found[-1].id == self.tip:
+            steps = self.walk(keys, start)
+            if len(steps) == len(keys) and steps[-1].id == self.tip:
                 return True
         return False
 
@@ -236,14 +236,14 @@ class HostTree:
 
     def list_after(self, ident: str) -> list[str] | None:
         """The messages of the current branch after this one, the newest first; None if it is on another branch."""
-        found: list[str] = []
+        path: list[str] = []
         at = self.tip
         while at != ident:
             if at == ROOT:
                 return None
-            found.append(at)
+            path.append(at)
             at = self._parents[at]
-        return found
+        return path
 
     def hidden_calls(self, ident: str) -> tuple[HiddenCall, ...]:
         """The calls of an answer that the host does not know."""
@@ -260,12 +260,12 @@ class HostTree:
 
 def _join_texts(parts: Sequence[Part]) -> tuple[Part, ...]:
     """The parts as a host has them for which an answer is one text; thinking does not count."""
-    found: list[Part] = []
+    joined_parts: list[Part] = []
     for part in parts:
         if isinstance(part, Thinking):
             continue
-        if isinstance(part, Text) and found and isinstance(found[-1], Text):
-            found[-1] = Text(found[-1].text + part.text)
+        if isinstance(part, Text) and joined_parts and isinstance(joined_parts[-1], Text):
+            joined_parts[-1] = Text(joined_parts[-1].text + part.text)
         else:
-            found.append(part)
-    return tuple(found)
+            joined_parts.append(part)
+    return tuple(joined_parts)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:  # loaded when it runs
     from tidegate.store.store import SessionInfo
 
 _PAGE: Final = 50
-_CHAT_WIDTH: Final = 80
 _MAX_TITLE_CHARS: Final = 60
 _MIN_TITLE_CHARS: Final = 20
 _HEADS: Final = ("session", "records", "on disk", "last used", "begun")
 _LAYOUTS: Final[tuple[tuple[int, ...], ...]] = ((0, 1, 2, 3, 4), (0, 3), (0,))
 """The columns that are shown, by their numbers: the first that leaves room for a title is used."""
+_CHAT_LAYOUT: Final = (0, 1, 3)
 _ABOUT: Final = """\
 List the stored sessions with their length, size, last use and title (the first request), the latest first: 50 at a
 time, or as JSON all of them.
@@ -38,13 +38,13 @@ def _sessions(place: SessionPlace, values: Namespace) -> OperationResult:
         return OperationResult(text, value=[])
     words, first = " ".join(values.words), (values.page - 1) * _PAGE
     infos, total = _list_infos(logs, words.casefold(), first, is_whole=values.json and values.page == 1)
-    used = {info.name: logs.locks.is_in_use(info.name) for info in infos}
+    in_use = {info.name: logs.locks.is_in_use(info.name) for info in infos}
     titles = {info.name: read_session_title(logs, info.name) for info in infos}
     clients = {info.name: find_session_use(logs, info.name).clients for info in infos}
     rows = [
         {
             **msgspec.to_builtins(info),
-            "in_use": used[info.name],
+            "in_use": in_use[info.name],
             "title": titles[info.name],
             "clients": clients[info.name],
         }
@@ -56,8 +56,8 @@ def _sessions(place: SessionPlace, values: Namespace) -> OperationResult:
         return OperationResult(
             f"There is no page {values.page}; the last one is {last}." if total else none, value=rows
         )
-    marks = {name: _mark_use(place, name, clients[name], used[name]) for name in titles}
-    lines = _format_table(infos, titles, marks, _CHAT_WIDTH if place.is_chat else place.width)
+    marks = {name: _mark_use(place, name, clients[name], in_use[name]) for name in titles}
+    lines = _format_table(infos, titles, marks, place)
     if total > len(infos):
         command = " ".join(filter(None, ("/sessions" if place.is_chat else "tidegate sessions", words)))
         more = f" More: {command} --page {values.page + 1}" if first + len(infos) < total else ""
@@ -86,7 +86,7 @@ def _mark_use(place: SessionPlace, name: str, clients: Sequence[str], is_open: b
 
 
 def _format_table(
-    infos: Sequence["SessionInfo"], titles: dict[str, str], marks: dict[str, str], width: int | None
+    infos: Sequence["SessionInfo"], titles: dict[str, str], marks: dict[str, str], place: SessionPlace
 ) -> list[str]:
     """Return all columns, or for a narrow terminal those that tell the sessions apart. Titles are cut to fit."""
     from tidegate.core.text.plural import format_byte_size
@@ -105,8 +105,10 @@ def _format_table(
     ]
     widths = [max(len(cell) for cell in column) for column in zip(_HEADS, *rows, strict=True)]
     columns, room = _LAYOUTS[0], _MAX_TITLE_CHARS
-    if width is not None:
-        rooms = {layout: width - sum(widths[each] + 2 for each in layout) for layout in _LAYOUTS}
+    if place.is_chat:  # it wraps long lines itself
+        columns, room = _CHAT_LAYOUT, _MAX_TITLE_CHARS + max(map(len, marks.values()))
+    elif place.width is not None:
+        rooms = {layout: place.width - sum(widths[each] + 2 for each in layout) for layout in _LAYOUTS}
         columns = next((layout for layout in _LAYOUTS if rooms[layout] >= _MIN_TITLE_CHARS), _LAYOUTS[-1])
         room = max(0, rooms[columns])
 

@@ -22,6 +22,8 @@ from tidegate.core.thinking_walk import seq_of_id
 
 _PATH_KEYS: Final = ("file_path", "filePath", "path", "filename", "target_file", "notebook_path", "file")
 _OLD_TEXT: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_PATCHED_LINE: Final = re.compile(r"^[- ](.*\S.*)$", re.M)
+"""A line of a patch that the file had before: its place, or what leaves."""
 _SPACE: Final = re.compile(r"\s+")
 _INNER: Final = re.compile(r"[^\w.@-]+")
 _SUBJECT_CHARS: Final = 90
@@ -211,8 +213,11 @@ def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()
         if call.id in failed or not call_target_of(call).writes:
             continue
         paths = changed_paths_of(call) or [find_call_path(call)]
-        strings = iterate_strings(parse_call_arguments(call))
+        strings = list(iterate_strings(parse_call_arguments(call)))
         replaced = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
+        replaced += [
+            old for _, value in strings if "*** " in value and (old := "\n".join(_PATCHED_LINE.findall(value)))
+        ]
         for path in filter(None, paths):
             changes += [LoggedFileChange(message.id, path, old) for old in replaced or [""]]
     return changes
