@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.fake.server import KEY, Fake
+from tests.session.compacting import list_block_places
 from tests.session.noted import note_message, write_answer
 from tidegate import Session
 from tidegate.agent.config.files import parse_config
@@ -24,6 +25,7 @@ from tidegate.models.provider import Delta, Reply
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.session.costs import CostReport
 from tidegate.session.note_writer import NoteWriter, ask_provider
+from tidegate.wire.anthropic import models
 
 CONFIG = "agents: [{id: main, model: {provider: openai, model: scripted}}]\nwindow: 16000\n"
 QUESTION = "The tide comes in. " * 100
@@ -228,3 +230,42 @@ models: {{small: {{window: {window}}}}}
     assert agent.session.edit_counts["note_sweep"] == 1
     assert [bool(own.notes), bool(other.notes)] == [writer == "scripted", writer == "small"]
     assert all(body["model"] == writer for body in (*own.notes, *other.notes))
+
+
+@pytest.mark.parametrize("value", ["compaction", "true"])
+def test_an_agent_has_its_note_written_as_a_block_of_the_provider(value: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the option, and only then; the header goes with every request."""
+    monkeypatch.setattr(models, "ANTHROPIC_HOSTS", frozenset({"127.0.0.1"}))
+
+    def answer(body: dict[str, Any]) -> str:
+        return NOTE if "[tidegate: the state note]" in json.dumps(body) else "And out again. " * 100
+
+    async def run() -> None:
+        async with Fake("anthropic", answer) as fake:
+            model = (
+                f"{{provider: anthropic, model: claude-opus-5-5, config: {{base_url: '{fake.url}', api_key: {KEY}}}}}"
+            )
+            config = f"agents: [{{id: main, model: {model}}}]\nwindow: 16000\nexecution: {{state_notes: {value}}}\n"
+            async with open_agent(
+                parse_config(config, {}), data=None, name="t", workspace=Path("."), environment={}
+            ) as agent:
+                for _ in range(40):
+                    async for _each in agent.run_turn(QUESTION):
+                        pass
+                    writer = agent.session.state_notes.writer
+                    while writer is not None and writer.is_busy:
+                        await asyncio.sleep(0.01)
+                    if agent.session.edit_counts["note_sweep"]:
+                        break
+                costs = CostReport(agent.session.log)
+                while costs.read_more():
+                    pass
+            assert fake.refused == []
+            blocks = [bool(list_block_places(seen.body)) for seen in fake.seen]
+            betas = ["compact-2026-09-04" in seen.headers.get("anthropic-beta", "") for seen in fake.seen]
+            assert any(blocks) == (value == "compaction")
+            assert betas == [value == "compaction"] * len(betas)
+            assert agent.session.edit_counts["note_sweep"] == 1
+            assert costs.by_purpose["state_note"].tokens > 1_000
+
+    asyncio.run(run())

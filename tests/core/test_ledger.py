@@ -420,6 +420,16 @@ def test_the_state_of_a_file_goes_on_where_the_ledger_had_it() -> None:
     ]
 
 
+def test_a_commit_does_not_have_what_changed_after_it_though_it_leaves_later() -> None:
+    commit = shell("git add -A && git commit -m x", "[main 1f0c9d2] Change a\n 1 file changed")
+    lines = [LedgerLine("changed", "m4", "src/a.py"), LedgerLine("changed", "m80", "src/b.py")]
+    assert states_after(commit, lines=lines) == [
+        "- changed m4: src/a.py (committed in 1f0c9d2)",
+        "- changed m80: src/b.py",
+        "- committed m51: 1f0c9d2 Change a (on main)",
+    ]
+
+
 def test_a_guess_is_nothing_and_a_tool_argument_no_file() -> None:
     said = Message("assistant", (Text("We decided to use the cache. The server listens on port 8443."),), id="m2")
     call = Call("c1", "UpdateScope", json.dumps({"source": "scoped/available"}))

@@ -151,6 +151,11 @@ def test_a_list_of_passages_that_was_cut_off_is_read_up_to_there() -> None:
     assert parse_answer("## State\n- a").passages is None
 
 
+def test_half_a_character_in_the_list_of_passages_is_replaced() -> None:
+    parsed = parse_answer('## State\n- a\n## Passages\n[{"find": "step \\ud800 one", "why": "next\\u202e"}]')
+    assert parsed.passages == (WantedPassage("step \ufffd one", "next"),)
+
+
 def test_a_note_without_sections_is_of_no_use() -> None:
     with pytest.raises(AnswerUnusable, match="none of the sections"):
         parse_answer("Sure! Here is what I think about the tides.")

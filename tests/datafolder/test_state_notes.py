@@ -1,6 +1,7 @@
 """State notes of a stored session: opened again, forgotten, and shown by the commands."""
 
 import asyncio
+import json
 import signal
 import subprocess
 import sys
@@ -8,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from tests.session.compacting import TOOLS, Claude, list_block_places, play_until_sweep
 from tests.session.noted import REQUEST, add_work, fill, fill_until_sweep, note_message, take, write_answer
 from tidegate import DataFolder, Session
 from tidegate.commands.catalog import create_command_registry
 from tidegate.commands.registry import CommandContext
-from tidegate.core.events import NoteAdded
-from tidegate.core.messages import STATE_NOTE, text_of
+from tidegate.core.events import MessageAdded, NoteAdded, ViewEdited
+from tidegate.core.messages import STATE_NOTE, compaction_of, result_of, text_of
 from tidegate.core.state_note.note import write_sections
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.session.reports.state_note_report import StateNoteReport
+from tidegate.session.summaries.model_question import CompactingModel
 
 ANSWER = write_answer(
     [{"why": "to be called", "find": "def step_0_3()", "before": 1, "after": 2}],
@@ -131,6 +134,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.datafolder.test_state_notes import fill_with_note, open_session
+from tests.session.compacting import TOOLS, Claude, list_block_places, play_until_sweep
 from tests.session.noted import add_work
 from tidegate import DataFolder
 with DataFolder(Path(sys.argv[1]), secrets=[]) as data, open_session(data) as session:
@@ -184,3 +188,58 @@ def test_of_two_processes_that_write_a_note_one_stores_it(tmp_path: Path) -> Non
     assert sorted(said) == ["another note came first", "stored"]
     with DataFolder(tmp_path, secrets=[]) as data, open_session(data) as session:
         assert fill_until_sweep(session, number) == "note_sweep"
+
+
+def test_forgetting_a_message_takes_out_the_block_that_stands_for_it(tmp_path: Path) -> None:
+    """Nothing in a block can be changed, and it may have any word of the messages."""
+    claude = Claude()
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with open_claude(data, claude) as session:
+            session.add({"role": "user", "content": REQUEST})
+            play_until_sweep(claude, session)
+            assert compaction_of(session.view.items[0].message) is not None
+            added = (event.payload for event in session.log.read())
+            read = next(what.message.id for what in added if isinstance(what, MessageAdded) and result_of(what.message))
+        forget_message(data, "work", read)
+        with open_claude(data, claude) as session:
+            note = session.state_notes.newest
+            assert note is not None
+            assert note.block is None
+            body = session.prepare().to_bytes().decode()
+            claude.judge(json.loads(body))
+            assert "compaction" not in body
+            assert "sealed-" not in body
+            assert "def step_0_3()" not in body
+
+
+def test_a_stored_session_continues_with_its_block_and_a_rewind_shows_the_messages(tmp_path: Path) -> None:
+    claude = Claude()
+    with DataFolder(tmp_path, secrets=[]) as data:
+        with open_claude(data, claude) as session:
+            session.add({"role": "user", "content": REQUEST})
+            play_until_sweep(claude, session)
+            sent = session.prepare().to_bytes()
+            horizon = compaction_of(session.view.items[0].message)
+        assert horizon is not None
+        with open_claude(data, claude) as session:
+            assert session.prepare().to_bytes() == sent
+            swept = next(event for event in session.log.read() if isinstance(event.payload, ViewEdited))
+            earlier = claude.open(log=session.history.fork(swept.seq - 1))
+            body = json.loads(earlier.render_request().to_bytes())
+            claude.judge(body)
+            assert list_block_places(body) == []
+            assert "def step_0_3()" in json.dumps(body)
+
+
+def open_claude(data: DataFolder, claude: Claude) -> Session:
+    return data.open(
+        "work",
+        claude.model,
+        window=24_000,
+        reserve=2_000,
+        count="chars/4",
+        tools=TOOLS,
+        system="You are a careful engineer.",
+        request_options={"thinking": {"type": "adaptive"}},
+        summarizer=CompactingModel(claude.ask),
+    )

@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tests.fake.on_demand import OnDemandCompaction, encode_stream
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate.core.usage import Usage
 from tidegate.models.token_counters import create_counter
@@ -149,6 +150,7 @@ class Fake:
         self._truncates = truncates
         self._issued = IssuedThinking(binds_prefix=binding == "prefix") if binding and wire == "anthropic" else None
         self.dropped: list[str] = []
+        self.on_demand = OnDemandCompaction(self._issued)
         self._stored: dict[tuple[str, str], list[Json]] | None = {} if stores else None
         self.contexts: list[list[Json]] = []
         self._clears_to, self._cleared = clears_to, 0
@@ -283,10 +285,9 @@ class Fake:
                 return known
             body = {key: value for key, value in body.items() if key != "previous_response_id"} | {"input": known}
             seen = seen._replace(raw=msgspec.json.encode(body))
-        faults = _faults(wire, seen.model, body, self._alternate)
-        faults = faults or _judge_compaction(wire, seen) or self._judge_thinking(seen)
-        if faults:
-            return refusal(wire, 400, faults[0])
+        refused = self._judge_messages(seen, body)
+        if refused is not None:
+            return refused
         tokens = self._scale.weight(wire, _leave_out_compacted(wire, seen.raw))
         self._cleared = max(0, tokens - self._clears_to) if self._clears_to and "clear_tool_uses" in str(body) else 0
         tokens -= self._cleared
@@ -298,7 +299,7 @@ class Fake:
         step = self._answer(body) if self._answer else next(self._steps, None)
         if step is None:
             return refusal(wire, 500, "The script is over.")
-        played = self._reported(ScriptedAnswer(text=step) if isinstance(step, str) else step, seen.model, tokens)
+        played = self._reported(self._speak(step, body, tokens), seen.model, tokens)
         if self._issued is not None and not isinstance(played, Refusal | Bytes):
             spoken = played if isinstance(played, ScriptedAnswer) else played.spoken
             content = encode_response_body(wire, spoken)["content"]
@@ -307,6 +308,24 @@ class Fake:
         if self._stored is not None and not isinstance(played, Refusal | Bytes):
             played = self._store(given, body, played)
         return played
+
+    def _judge_messages(self, seen: Seen, body: Json) -> Refusal | None:
+        wire = self.wire
+        faults = _faults(wire, seen.model, body, self._alternate)
+        faults = faults or _judge_compaction(wire, seen) or self._judge_thinking(seen)
+        if faults:
+            return refusal(wire, 400, faults[0])
+        return self.on_demand.judge(body, seen.headers.get("anthropic-beta", "")) if wire == "anthropic" else None
+
+    def _speak(self, step: Step, body: Json, tokens: int) -> Played:
+        """The step; a text is an answer, or a compaction if the request asks for one."""
+        if not isinstance(step, str):
+            return step
+        if "compaction" not in body:
+            return ScriptedAnswer(text=step)
+        answer = self.on_demand.answer(body, step, Usage(tokens, create_counter("gpt-4o").count_text(step), 0, 0))
+        is_stream = body.get("stream") is True
+        return Bytes(encode_stream(answer)) if is_stream else Bytes(msgspec.json.encode(answer), "application/json")
 
     def _find_stored(self, key: str, body: Json) -> list[Json] | Refusal:
         """The items of a request with those that it continues: the instructions and tools of then are not among them.

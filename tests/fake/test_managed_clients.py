@@ -676,7 +676,7 @@ def test_thinking_that_is_refused_after_an_edit_is_left_out(thinking: str, refus
 def test_the_provider_may_drop_blocks_from_the_first_edited_request_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "HOSTS_WITH_BLOCK_BINDING", frozenset({"127.0.0.1"}))
+    monkeypatch.setattr(models, "ANTHROPIC_HOSTS", frozenset({"127.0.0.1"}))
     answers = [step_answer(number, thinking=True) for number in range(12)]
 
     def use(url: str) -> None:

@@ -214,7 +214,7 @@ def test_thinking_that_was_made_for_a_changed_unmanaged_request_stays_out(tmp_pa
 def test_the_provider_may_drop_blocks_from_the_first_edited_request_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(models, "HOSTS_WITH_BLOCK_BINDING", frozenset({"127.0.0.1"}))
+    monkeypatch.setattr(models, "ANTHROPIC_HOSTS", frozenset({"127.0.0.1"}))
 
     async def run() -> None:
         answers = (step_answer(number, thinking=True) for number in range(99))

@@ -27,7 +27,10 @@ from tidegate.models.server_loading import load_with_window
 from tidegate.models.server_probes import is_hosted_service
 from tidegate.models.token_counters import create_counter
 from tidegate.models.window import LearnedWindow, LearnedWindows, ResolvedWindow, WindowResolver
+from tidegate.session.state_notes import COMPACTION_NOTES
+from tidegate.wire.dialect import CompactionForm
 from tidegate.wire.limits import ProviderLimits
+from tidegate.wire.registry import get_dialect
 
 WINDOWS_FILE: Final = "windows.json"
 _WEIGHTS_FOLDER: Final = "models"
@@ -39,6 +42,7 @@ class ProviderConnection(msgspec.Struct, frozen=True):
 
     `supports_tools` is False for a model that gets no tools. `max_output_tokens` is the output limit of a request; 0 is
     the default of the dialect. `model_overrides` are the models of the configuration, which override the catalog.
+    `compacts`: the provider may be asked for a block in place of messages, and gets the header for it.
     """
 
     provider: Provider
@@ -51,6 +55,7 @@ class ProviderConnection(msgspec.Struct, frozen=True):
     window_resolver: WindowResolver | None = None
     learned_windows: LearnedWindows | None = None
     windows_folder: TextFolder | None = None
+    compacts: bool = False
 
     def learn_window(self, error: ProviderError) -> ResolvedWindow | None:
         """Learn the window from an error, store it, and return it; None if the error does not tell it."""
@@ -86,7 +91,7 @@ async def connect_provider(
 
     `window` is the configured window. `data` has the learned windows, and weights that were downloaded.
     """
-    windows_folder = data.state_folder if data else None
+    windows_folder, form = data.state_folder if data else None, None
     prices = build_model_overrides(config)
     target = resolve_target(agent_model, config.settings.providers, environment)
     if target.is_embedded and provider is None:
@@ -98,16 +103,8 @@ async def connect_provider(
     if provider is None:
         check_key(target)
         _check_price(config, agent_model, target, prices, environment)
-        limits = ProviderLimits(total_seconds=target.timeout) if target.timeout else None
-        provider = HttpProvider(
-            target.wire,
-            target.model,
-            base_url=target.base_url,
-            key=target.api_key,
-            headers=target.headers,
-            limits=limits,
-            marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
-        )
+        form = _find_compaction(config, target)
+        provider = _open_http_provider(target, target.headers if form is None else form.add_beta(target.headers))
         stack.push_async_callback(provider.close)
         window = await _load_model(target, window, prices) or window
         resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(windows_folder))
@@ -128,10 +125,30 @@ async def connect_provider(
         window_resolver=resolver,
         learned_windows=learned,
         windows_folder=windows_folder,
+        compacts=form is not None,
     )
     if resolver.forgotten_notice:
         connection.save_windows()
     return connection
+
+
+def _open_http_provider(target: ProviderTarget, headers: Mapping[str, str]) -> HttpProvider:
+    return HttpProvider(
+        target.wire,
+        target.model,
+        base_url=target.base_url,
+        key=target.api_key,
+        headers=headers,
+        limits=ProviderLimits(total_seconds=target.timeout) if target.timeout else None,
+        marks=None if is_hosted_service(target.base_url) else ControlTokenEscaper(),
+    )
+
+
+def _find_compaction(config: ResolvedConfig, target: ProviderTarget) -> CompactionForm | None:
+    """How the provider is asked for a block in place of messages, if the configuration wants that and it can."""
+    form = get_dialect(target.wire).find_compaction(target.model)
+    is_wanted = config.settings.execution.state_notes == COMPACTION_NOTES
+    return form if form and is_wanted and form.is_served(urlsplit(target.base_url).hostname or "") else None
 
 
 def _connect_embedded(

@@ -78,6 +78,7 @@ class SummaryWriter(NamedTuple):
             return None
         meters = [*others, spending]
         provider = MeteredProvider(connection.provider, meters, purpose=NOTE_PURPOSE, is_beside=True)
+        notes.compacts = connection.compacts and model is None
         return NoteWriter(
             session,
             notes,

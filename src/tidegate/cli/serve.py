@@ -111,6 +111,12 @@ def add_gateway_options(parser: argparse.ArgumentParser) -> None:
         default="",
         help="this model of the same provider writes the notes (turns them on; it cannot read the cache of the other)",
     )
+    add(
+        "--state-notes-compaction",
+        action="store_true",
+        help="experimental: state notes of newer Claude models at api.anthropic.com are asked for as compactions by the"
+        " provider, which keep the thinking of the newest turns (turns them on)",
+    )
     add("--config", default="", metavar="FILE", help="use this file instead of the tidegate.yaml of this folder")
 
 
@@ -284,6 +290,7 @@ def make_gateway_settings(
     """The settings of the command line over those of the file. BadInput for a variable that is not set."""
     from tidegate.core.errors import BadInput
     from tidegate.gateway.settings import GatewaySettings, parse_upstream
+    from tidegate.session.state_notes import COMPACTION_NOTES
 
     def read_variable(name: str) -> str:
         value = os.environ.get(name, "")
@@ -308,7 +315,9 @@ def make_gateway_settings(
         on_store_failure=options.on_store_failure or written.on_store_failure,
         recall=written.recall and not options.no_recall,
         recall_tool=options.recall_tool,
-        state_notes=written.state_notes or options.state_notes or bool(options.state_notes_model),
+        state_notes=COMPACTION_NOTES
+        if options.state_notes_compaction
+        else written.state_notes or options.state_notes or bool(options.state_notes_model),
         state_notes_model=options.state_notes_model or written.state_notes_model,
         retention_days=written.retention_days,
         max_body=written.max_body,

@@ -1,8 +1,8 @@
 """The check that every transaction passes before it is written to the log."""
 
-from tidegate.core.edits import Drop, Edit, Insert, Replace
+from tidegate.core.edits import Drop, Edit, Insert, Replace, find_new_compaction
 from tidegate.core.errors import BadEdit
-from tidegate.core.messages import Message, Part, Result, calls_of, result_of
+from tidegate.core.messages import Message, Part, Result, calls_of, is_user_request, result_of, text_of
 from tidegate.core.turns import split_groups
 from tidegate.core.view import View
 
@@ -18,7 +18,7 @@ def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool =
     missing = (dropped - known.keys() - orphans) | (replaced - known.keys())
     if missing:
         raise BadEdit(f"An edit names messages that are not in the view: {sorted(missing)[:5]}.", _DEFECT)
-    if view.newest_request in dropped | replaced and not may_touch_newest:
+    if view.newest_request in dropped | replaced and not (may_touch_newest or _repeats_newest(view, edits)):
         raise BadEdit("An edit touches the newest user message.", _DEFECT)
     caller_of: dict[str, str] = {}
     ends: set[str] = {""}
@@ -36,6 +36,15 @@ def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool =
             _check_answer(edit, open_calls.get(caller_of.get(edit.after_id, ""), []))
         elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after_id not in ends):
             raise BadEdit(f"An insert after {edit.after_id!r} would be inside a group or contain calls.", _DEFECT)
+
+
+def _repeats_newest(view: View, edits: tuple[Edit, ...]) -> bool:
+    """Whether a provider's block takes the place of the newest request, and its words stand after it."""
+    newest = next((item.message for item in view.items if item.message.id == view.newest_request), None)
+    if newest is None or find_new_compaction(edits) is None:
+        return False
+    texts = [text_of(edit.message) for edit in edits if isinstance(edit, Insert) and is_user_request(edit.message)]
+    return any(text_of(newest) in text for text in texts)
 
 
 def _check_replace(old: Message, parts: tuple[Part, ...]) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from tidegate.core.messages import Message, Part
+from tidegate.core.messages import Message, Part, compacts_history
 
 
 class Replace(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="replace", omit_defaults=True):
@@ -44,6 +44,11 @@ class RemoveRule(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="re
 
 
 Edit = Replace | Drop | Insert | RemoveRule
+
+
+def find_new_compaction(edits: Iterable[Edit]) -> Insert | None:
+    """The insert that puts a provider's block in the place of the messages before it."""
+    return next((edit for edit in edits if isinstance(edit, Insert) and compacts_history(edit.message)), None)
 
 
 class EditIndex:

@@ -87,7 +87,13 @@ class Compaction(Thinking, frozen=True, gc=False, array_like=True, tag="compacti
     """A block with a summary that the provider made, and reads in place of everything before it.
 
     A type of its own, because a further field would change the bytes of all thinking that is already stored.
+
+    One that was made on demand has `horizon`, the id of the last message that it stands for, and `birth`, that of an
+    answer to exactly these messages: what follows them keeps its signed thinking (`core/thinking_walk.py`).
     """
+
+    horizon: str = ""
+    birth: str = ""
 
 
 class Call(msgspec.Struct, frozen=True, gc=False, array_like=True, tag="call", omit_defaults=True):
@@ -192,9 +198,23 @@ def texts_of(message: Message) -> Iterator[str]:
             yield from (inner.text for inner in part.parts if isinstance(inner, Text))
 
 
+def compaction_of(message: Message) -> Compaction | None:
+    """The block of this message that the provider reads in place of everything before it."""
+    return next((part for part in message.parts if isinstance(part, Compaction)), None)
+
+
 def compacts_history(message: Message) -> bool:
     """Whether the provider reads a block of this message in place of everything before it."""
-    return any(isinstance(part, Compaction) for part in message.parts)
+    return compaction_of(message) is not None
+
+
+def read_out_compaction(message: Message) -> Message:
+    """The message with what a compaction by another provider says as plain text."""
+    block = compaction_of(message)
+    if block is None or not block.text:
+        return message
+    parts = tuple(Text(f"[summary]\n{block.text}") if part is block else part for part in message.parts)
+    return msgspec.structs.replace(message, parts=parts)
 
 
 def text_of(message: Message) -> str:

@@ -313,6 +313,30 @@ class NotePassage(msgspec.Struct, frozen=True, omit_defaults=True):
     changed_in: tuple[str, ...] = ()
 
 
+class AskedRange(msgspec.Struct, frozen=True):
+    """The messages of a request that asked for a block, up to `last_id`, when the log's head was `head`.
+
+    `key` is a hash of the view up to there, `birth` that of an answer to it, and `origin` the dialect of the request.
+    """
+
+    last_id: str
+    head: int
+    key: str
+    birth: str
+    origin: str
+
+
+class NoteBlock(msgspec.Struct, frozen=True):
+    """A note that the provider wrote as a block in the place of messages (`core/state_note/block.py`).
+
+    `block` is its JSON, never to be changed, and `text` its words. It stands for the `asked` messages.
+    """
+
+    text: str
+    block: str
+    asked: AskedRange
+
+
 class StateNote(JsonNote, frozen=True, omit_defaults=True):
     """A state note (`core/state_note/note.py`). `horizon` is the id of the last message that its writer saw.
 
@@ -328,6 +352,7 @@ class StateNote(JsonNote, frozen=True, omit_defaults=True):
     dropped: tuple[str, ...] = ()
     marked: int = 0
     held: int = 0
+    block: NoteBlock | None = None
 
     @property
     def horizon_seq(self) -> int:

@@ -20,11 +20,11 @@ import msgspec
 from tidegate.core.budget import MIN_ROOM, Budget, count_excess, measure_request, priced_now
 from tidegate.core.digest.writer import write_digest
 from tidegate.core.edit_check import check_edits
-from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace
+from tidegate.core.edits import Drop, Edit, EditIndex, Insert, Replace, find_new_compaction
 from tidegate.core.errors import BadEdit
 from tidegate.core.events import ViewEdited
 from tidegate.core.ledger.writer import LedgerUpdate, hide_ledger, ledger_allowance, update_ledger
-from tidegate.core.messages import Message, Part, Result, Text, Thinking, result_of
+from tidegate.core.messages import LEDGER, Message, Part, Result, Text, Thinking, result_of
 from tidegate.core.outcome import Effect, Flush, Outcome, SummaryRequest
 from tidegate.core.policy.external_stage import ExternalStage, StageFailed
 from tidegate.core.policy.policy import (
@@ -334,9 +334,12 @@ def _commit(
     """
     if edits is None:
         edits = _with_token_counts(outcome.edits, at)
-    edits = _keep_compaction(edits, at.view)
-    if at.binds_prefix:
-        edits = _without_bound_thinking(edits, at)
+    if find_new_compaction(edits) is not None:  # the thinking after it stays valid, or the walk leaves it out
+        edits = _place_compaction(edits, at.view)
+    else:
+        edits = _keep_compaction(edits, at.view)
+        if at.binds_prefix:
+            edits = _without_bound_thinking(edits, at)
     before = at.view.tokens
     after = before + count_token_change(at.view, edits)
     try:
@@ -369,6 +372,27 @@ def _keep_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
         if not (isinstance(edit, Replace) and edit.id == first) and edit != Drop(()):
             found.append(edit)
     return tuple(found)
+
+
+def _place_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
+    """The edits with a new block first, and everything else that they insert at the end, also a ledger before it.
+
+    "Don't skip or add a message between the last summarized message and the first kept one":
+    https://platform.claude.com/docs/en/build-with-claude/compaction-thinking-blocks
+    """
+    block = find_new_compaction(edits)
+    assert block is not None
+    dropped, last = EditIndex(edits).dropped, view.items[-1].message.id
+    covered = takewhile(lambda item: item.message.id in dropped or item.message.kind == LEDGER, view.items)
+    ledger = [item for item in covered if item.message.id not in dropped]
+    moved = [Insert(item.message, last, item.tokens) for item in ledger]
+    rest = [
+        msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) else edit
+        for edit in edits
+        if edit is not block
+    ]
+    drop = (Drop(tuple(item.message.id for item in ledger)),) if ledger else ()
+    return (msgspec.structs.replace(block, after_id=""), *drop, *moved, *rest)
 
 
 def _is_result(item: Item) -> bool:

@@ -13,7 +13,7 @@ from tidegate.core.events import UsageReported
 from tidegate.core.messages import Tool, encode_into_bytes
 from tidegate.core.view import Item, LogView, Meter, RuleFiring, View
 
-SNAPSHOT_VERSION = 8
+SNAPSHOT_VERSION = 9
 """Raise it with every change of the fields or of the fold: older snapshots are then refused, and the log is folded."""
 
 

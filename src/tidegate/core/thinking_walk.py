@@ -11,6 +11,7 @@ message with the thinking before it. So an undo, a fork or a restart cannot brin
 not made.
 """
 
+import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Protocol
@@ -18,8 +19,9 @@ from typing import Protocol
 import msgspec
 
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import Call, Message, Text, Thinking, Tool, compacts_history
+from tidegate.core.messages import Call, Message, Text, Thinking, Tool, compaction_of
 
+_BIRTH = re.compile(r"((?:[0-9a-f]{2})+) (\w*)")
 BORN_ELSEWHERE = "elsewhere"
 """The birth of an answer to something that was not a view, so that no view has its place."""
 
@@ -52,7 +54,7 @@ class ThinkingWalk:
     `binds_prefix`: signatures of this model are bound to everything before them. `is_foreign`: something
     besides the messages of a host is sent, so its data whose birth is not known must not be; nor that of messages which
     came after the first edit, the event `first_edit_seq`. `is_open`: nothing of ours was ever sent, so all data is sent
-    that the host has.
+    that the host has. `takes_blocks`: the model reads compactions that were made on demand.
     """
 
     def __init__(
@@ -63,12 +65,14 @@ class ThinkingWalk:
         is_foreign: bool = False,
         is_open: bool = False,
         first_edit_seq: int = 0,
+        takes_blocks: bool = True,
     ) -> None:
         self._rejected_seq = view.rejected_seq
         self._first_edit_seq = first_edit_seq
         self._binds_prefix = binds_prefix
         self._is_foreign = is_foreign
         self._is_open = is_open
+        self._takes_blocks = takes_blocks
         self._chain = self._fixed = _hash_fixed_part(view.system, view.tools) if binds_prefix else b""
         self._last = ""
 
@@ -80,12 +84,22 @@ class ThinkingWalk:
     def step(self, item: WalkedItem, sent: Message | None = None) -> bool:
         """Whether the signed data of the next message may be sent. `sent` is the message as a host has it."""
         message = sent or item.message
+        block = compaction_of(message)
+        if block is not None and block.horizon and not self._takes_blocks:
+            return False
         if not self._binds_prefix:
             return not self._is_rejected(item.message.id)
-        if compacts_history(message):  # what is bound to the prefix is bound to this from here on
-            self._last = item.message.id
-            self._chain = blake2b(self._fixed + hash_message(item.message).encode(), digest_size=12).digest()
-            return not self._is_rejected(item.message.id)
+        if block is not None:
+            is_valid = not self._is_rejected(item.message.id)
+            birth = _BIRTH.fullmatch(block.birth) if is_valid else None
+            if birth is not None:
+                # "The check accepts the swap when the API wrote the summary", if what follows is unchanged:
+                # https://platform.claude.com/docs/en/build-with-claude/compaction-thinking-blocks
+                self._chain, self._last = bytes.fromhex(birth[1]), birth[2]
+            else:  # what is bound to the prefix is bound to this from here on
+                self._last = item.message.id
+                self._chain = blake2b(self._fixed + hash_message(item.message).encode(), digest_size=12).digest()
+            return is_valid
         is_valid = True
         if has_signed_data(message):
             is_valid = not self._is_rejected(item.message.id) and (self._is_open or self._is_in_place(item))
@@ -95,7 +109,8 @@ class ThinkingWalk:
         return is_valid
 
     def _is_rejected(self, ident: str) -> bool:
-        return bool(self._rejected_seq) and seq_of_id(ident) <= self._rejected_seq
+        seq = seq_of_id(f"m{ident[1:].partition('.')[0]}") if ident[:1] == "e" else seq_of_id(ident)
+        return bool(self._rejected_seq) and seq <= self._rejected_seq
 
     def _is_in_place(self, item: WalkedItem) -> bool:
         if not item.birth:  # nobody knows what was sent before it, unless the view had never been edited

@@ -335,6 +335,18 @@ class LogView(View):
         self.compaction_id, self.compaction_tokens = item.message.id, item.tokens
         return msgspec.structs.replace(item, tokens=0, metered_tokens=0)
 
+    def _weigh_compaction(self) -> None:
+        """Count a block that an edit has put at the head as a part of the fixed part, like one in an answer."""
+        self.compaction_id, self.compaction_tokens = "", 0
+        first = self.items[0] if self.items else None
+        if first is not None and first.message.role == "assistant" and compacts_history(first.message):
+            self.compaction_id, self.compaction_tokens = first.message.id, first.tokens
+            self.items[0] = msgspec.structs.replace(first, tokens=0, metered_tokens=0)
+            self.tokens -= first.tokens
+            self.metered -= first.metered_tokens
+            self.tokens_since_report -= first.tokens
+            self.metered_since_report -= first.metered_tokens
+
     def _answer(self, item: Item) -> None:
         """Put a result after its call. Unless its group is the last one, later items move."""
         result = result_of(item.message)
@@ -383,6 +395,10 @@ class LogView(View):
             self.orphans = [item for item in self.orphans if item.message.id not in edit_index.dropped]
         result = _apply_edits(edit_index, self.items, self.meter, event.seq)
         self._rebuild(result.items, result.first)
+        if self.compaction_id in edit_index.dropped or any(
+            compacts_history(each.message) for each in edit_index.inserts
+        ):
+            self._weigh_compaction()
 
     def _moved(self) -> None:
         """Earlier items changed: the provider's last report is not about this view any more."""

@@ -123,6 +123,7 @@ class FolderContents:
 
     def open_search(self) -> Search:
         """Search over the notes and all logs. It is brought up to date by each query."""
+        self.search_feed.look_again()
         if self._search is None:
             shared = open_shared_index(self.store)
             path = None if shared else self.root / "search.db"

@@ -7,6 +7,7 @@ then on a thread of its own adds what is new, a moment after it was appended. If
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from time import monotonic
 
 from tidegate.core.errors import TidegateError
 
@@ -34,10 +35,23 @@ class SearchFeed:
         self._wake = threading.Event()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
+        self._next_look = 0.0
+
+    def look_again(self) -> None:
+        """There may be an index now."""
+        self._next_look = 0.0
+
+    def _may_begin(self) -> bool:
+        """Whether an index may exist. Another process may make one: that is noticed within the pause."""
+        now = monotonic()
+        if now < self._next_look:
+            return False
+        self._next_look = now + self._pause
+        return self._may_exist()
 
     def add(self, name: str, event: object = None) -> None:
         """Note that a session has grown, as with this `event`."""
-        if self._thread is None and not self._may_exist():
+        if self._thread is None and not self._may_begin():
             return
         with self._lock:
             self._grown.add(name)

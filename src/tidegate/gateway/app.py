@@ -639,7 +639,8 @@ class Gateway:
         request, followed = exchange.sent_request, exchange.followed
         if request is None or (exchange.recall is not None and exchange.recall.merged.goes_on):
             return
-        last = AnsweredRequest(request, exchange.sent_text, exchange.client, followed.tokens, followed.last_id)
+        size, last_id = followed.tokens, followed.last_id
+        last = AnsweredRequest(request, exchange.sent_text, exchange.client, size, last_id, followed.birth)
         self._notes.start_if_due(exchange.conversation, last, turn_ended=turn_ended)
 
     async def _record_rest(self, exchange: Exchange, copy: AnswerCopy) -> None:

@@ -83,6 +83,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     `recall`: offer the model a tool to read back what left the view, which the client does not see. `recall_tool`: the
     client has such a tool itself, under this name; none is offered then, and the notes in the view name this one.
     `state_notes`: the client's own model, or `state_notes_model`, writes down the state of the work before a sweep.
+    With "compaction" it is asked for a block of the provider in place of the messages, where it can write one.
     `continued`: the session that the client of this gateway continues, whoever began it.
     `on_store_failure`: what happens to requests and answers that cannot be logged. Sizes are bytes, times are seconds.
     """
@@ -102,7 +103,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     on_store_failure: StoreFailure = "forward"
     recall: bool = True
     recall_tool: str = ""
-    state_notes: bool = False
+    state_notes: bool | Literal["compaction"] = False
     state_notes_model: str = ""
     retention_days: int = 0
     max_body: int = 64_000_000
@@ -132,7 +133,7 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     def summary_notice(self) -> str:
         """A sentence on the policies for which a model should write summaries, and none is asked. Or ""."""
         names = {self.policy, *self.policies.values()} - {DEFAULT_PRESET}
-        found = sorted(name for name in names if wants_model_texts(load(name), with_notes=self.state_notes))
+        found = sorted(name for name in names if wants_model_texts(load(name), with_notes=bool(self.state_notes)))
         if not found:
             return ""
         which = f"The policy {found[0]}" if len(found) == 1 else f"The policies {', '.join(found)}"

@@ -24,16 +24,25 @@ from tidegate.gateway.conversations import Conversation, Conversations
 from tidegate.gateway.http_body import BodyTooLarge, read_headers
 from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import Metrics
-from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, write_note_request
+from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, asks_for_block, write_note_request
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.upstream_clients import UpstreamClients
 from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
-from tidegate.session.note_writer import NOTE_PURPOSE, NOTE_TIMEOUT_SECONDS, NoteRefused, explain_failure, read_answer
-from tidegate.session.state_notes import NoteReport, WriteTask, Written
-from tidegate.wire.usage_report import read_usage
+from tidegate.session.note_writer import (
+    NOTE_PURPOSE,
+    NOTE_TIMEOUT_SECONDS,
+    NoteRefused,
+    explain_failure,
+    read_answer,
+    read_block_reply,
+)
+from tidegate.session.state_notes import COMPACTION_NOTES, NoteReport, WriteTask, Written
+from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.wire.streaming.reply import Reply
+from tidegate.wire.usage_report import read_compaction_usage, read_usage
 
 _MAX_ANSWER_BYTES: Final = 4_000_000
 """Of an answer with the framing of its events, which takes far more than the text."""
@@ -115,7 +124,10 @@ class GatewayNotes:
 
         def make() -> WriteTask | None:
             notes = session.state_notes
-            return notes.make_task(sent.last_id) if notes.is_due(turn_ended=turn_ended) else None
+            if not notes.is_due(turn_ended=turn_ended):
+                return None
+            may_compact = self._settings.state_notes == COMPACTION_NOTES and not self._settings.state_notes_model
+            return notes.make_task(sent.last_id, sent.find_compaction() if may_compact else None, sent.birth)
 
         with conversation.in_use():
             if self._is_closed(conversation):
@@ -130,8 +142,8 @@ class GatewayNotes:
             other = self._settings.state_notes_model
             question = await asyncio.to_thread(write_note_request, sent, task, tokens, session.window, other)
             async with asyncio.timeout(self._timeout):
-                answer = await self._ask(conversation, question)
-            made = await asyncio.to_thread(session.state_notes.check, task, answer)
+                answer = await self._ask(conversation, question, task)
+            made = await asyncio.to_thread(session.state_notes.check, task, answer.text, answer.block)
         except AnswerUnusable as no:
             made = NoteRefused(str(no))
         except TimeoutError:
@@ -178,23 +190,25 @@ class GatewayNotes:
 
     # --- the upstream ---------------------------------------------------------------------------------------------
 
-    async def _ask(self, conversation: Conversation, question: NoteRequest) -> str:
-        """The text of the answer. Calls in it are not run; what it cost is noted."""
+    async def _ask(self, conversation: Conversation, question: NoteRequest, task: WriteTask) -> ModelAnswer:
+        """The text of the answer, or the block that was asked for. Calls in it are not run; what it cost is noted."""
         try:
             with await self._upstreams.send(question.incoming, question.body) as response:
                 if response.status >= 400:
                     body = await self._upstreams.read_failure(response)
                     headers = read_headers(response.headers)
                     raise classify_response(response.status, body, headers, request=question.body)
-                return await self._read_answer(conversation, question, response)
+                reply = await self._read_reply(conversation, question, response)
         except GatewayRefusal:
             raise NoteRefused("the upstream did not answer") from None
         except BodyTooLarge:
             raise NoteRefused("it did not end") from None
         except UpstreamError as failure:
             raise NoteRefused(f"the answer broke off: {failure}") from None
+        dialect = question.incoming.route.dialect
+        return read_block_reply(reply, dialect) if asks_for_block(task) else ModelAnswer(read_answer(reply, dialect))
 
-    async def _read_answer(self, conversation: Conversation, question: NoteRequest, response: HttpAnswer) -> str:
+    async def _read_reply(self, conversation: Conversation, question: NoteRequest, response: HttpAnswer) -> Reply:
         dialect = question.incoming.route.dialect
         is_stream = response.find_header(b"content-type").startswith("text/event-stream")
         copy, size = AnswerCopy(dialect, is_stream=is_stream, request=question.body), 0
@@ -213,10 +227,10 @@ class GatewayNotes:
             raise copy.error
         if not copy.is_whole:
             raise NoteRefused("the answer broke off")
-        return read_answer(copy.read_reply(), dialect)
+        return copy.read_reply()
 
     async def _note_cost(self, conversation: Conversation, model: str, reported: dict[str, object]) -> None:
-        usage, session = read_usage(reported), conversation.following.session
+        usage, session = read_compaction_usage(reported) or read_usage(reported), conversation.following.session
         self._metrics.count("state_note_input_tokens", usage.input_tokens)
         self._metrics.count("state_note_cached_tokens", usage.cache_read)
         self._metrics.count("state_note_output_tokens", usage.output_tokens)

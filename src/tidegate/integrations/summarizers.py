@@ -11,8 +11,20 @@ from collections.abc import Awaitable, Callable
 from inspect import isawaitable
 from typing import Any
 
-from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+import msgspec
+
+from tidegate.core.errors import BadInput
+from tidegate.session.summaries.model_question import (
+    AskModel,
+    CompactingModel,
+    ModelAnswer,
+    ModelQuestion,
+    read_block,
+)
+from tidegate.wire.anthropic.compaction import ANTHROPIC_COMPACTION as _COMPACTION
+from tidegate.wire.anthropic.dialect import DIALECT as ANTHROPIC
 from tidegate.wire.openai_responses.dialect import DIALECT as RESPONSES
+from tidegate.wire.parsing import require_object
 
 
 def openai_summarizer(client: Any) -> AskModel:
@@ -32,11 +44,15 @@ def openai_summarizer(client: Any) -> AskModel:
     return _make_asker(ask, read)
 
 
-def anthropic_summarizer(client: Any, **options: Any) -> AskModel:
+def anthropic_summarizer(client: Any, *, compaction: bool = False, **options: Any) -> AskModel:
     """Ask with an `anthropic.Anthropic` or `AsyncAnthropic` client.
 
     `options` are arguments of `messages.create` that the conversation's own calls have, too, such as `extra_headers`:
     the provider reads the conversation from its cache only if they are the same.
+
+    With `compaction` (experimental), the provider writes the note as a block in place of the messages, where the model
+    can (docs/state-notes.md). All calls then need its beta header: give the client `default_headers={"anthropic-beta":
+    "compact-2026-09-04"}`.
     """
     once = _without_retries(client)
 
@@ -44,7 +60,33 @@ def anthropic_summarizer(client: Any, **options: Any) -> AskModel:
         texts = [block.text for block in reply.content if getattr(block, "type", "") == "text"]
         return ModelAnswer("\n".join(texts), reply.usage)
 
-    return _make_asker(lambda question: once.messages.create(**question.body, **options), read)
+    ask = _make_asker(lambda question: once.messages.create(**question.body, **options), read)
+    if not compaction:
+        return ask
+    header, beta = _COMPACTION.beta
+    sent = {
+        name.lower(): value for name, value in {**client.default_headers, **options.get("extra_headers", {})}.items()
+    }
+    if beta not in str(sent.get(header, "")):
+        raise BadInput(
+            f"The client does not send the header {header}: {beta}.",
+            f'Make it with default_headers={{"{header}": "{beta}"}}: every request that has the block needs it.',
+        )
+
+    def ask_for_block(question: ModelQuestion) -> Any:
+        """The response as bytes: the block must be sent back exactly as it came."""
+        body = question.body
+        extra = {_COMPACTION.option: body.pop(_COMPACTION.option), **options.get("extra_body", {})}
+        return once.messages.with_raw_response.create(**body, **{**options, "extra_body": extra})
+
+    ask_compacting = _make_asker(ask_for_block, _read_block)
+    return CompactingModel(lambda question: (ask_compacting if question.compacts else ask)(question))
+
+
+def _read_block(response: Any) -> ModelAnswer:
+    reply = require_object(msgspec.json.decode(response.http_response.content), "The answer")
+    answer = ANTHROPIC.parse_message({"role": "assistant", "content": reply.get("content") or ""})
+    return read_block(ANTHROPIC, answer)._replace(usage=reply.get("usage"))
 
 
 def gemini_summarizer(client: Any, *, is_async: bool = False) -> AskModel:

@@ -486,6 +486,7 @@ class FollowingSession(Generic[HostObject]):
             is_foreign=adds,
             is_open=not (adds or view.first_edit_seq),
             first_edit_seq=view.first_edit_seq,
+            takes_blocks=self._live.dialect.find_compaction(self._live.model) is not None,
         )
 
     @property

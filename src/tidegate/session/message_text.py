@@ -13,6 +13,7 @@ import json
 from typing import Any, Final
 
 from tidegate.core.messages import Compaction, Image, Message, Result, Thinking, calls_of, text_of
+from tidegate.core.thinking_walk import seq_of_id
 
 _STRICT: Final = json.JSONEncoder(ensure_ascii=False).encode
 _SAFE: Final = json.JSONEncoder().encode
@@ -34,9 +35,9 @@ def render_message_text(message: Message) -> str:
     return "\n".join(lines) + "\n" + "".join(f"({media})\n" for media in images)
 
 
-def describe_compaction(ident: str, part: Thinking) -> str:
+def describe_compaction(ident: str, part: Compaction) -> str:
     """A compaction by the provider, for people and models: what it stands for is in the log."""
-    last = int(ident[1:]) - 1 if ident[1:].isdecimal() else 0
+    last = int(ident[1:]) - 1 if ident[1:].isdecimal() else seq_of_id(part.horizon)
     range_name = f"m1..m{last}" if last > 0 else "the messages before it"
     says = f"; it says, {len(part.text):,} characters:\n{part.text}" if part.text else "; its text is encrypted"
     return f"[a compaction by the provider in place of {range_name}, which the log has (recall {range_name}){says}]"

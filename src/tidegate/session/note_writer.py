@@ -32,11 +32,12 @@ from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.costs import CostQueue
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
-from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion
+from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion, read_block
 from tidegate.session.summaries.prepared import SummaryTask
 from tidegate.wire.answers import parse_reply
 from tidegate.wire.parsing import require_object, to_plain_json
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.usage_report import read_compaction_usage, read_usage
 
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "tidegate-state-note"
@@ -45,6 +46,7 @@ NOTE_PURPOSE: Final = "state_note"
 NOTE_TIMEOUT_SECONDS: Final = 180.0
 _FINAL_KINDS: Final = frozenset({"rate_limit", "rate_bucket", "billing", "auth", "model"})
 _FINAL_STATUSES: Final = frozenset({401, 402, 403, 429})
+_NO_BLOCK: Final = "the provider gave no block in place of the messages"
 _STOPPED: Final = {"refused": "the model refused", "filtered": "the provider's filter stopped it"}
 
 
@@ -152,7 +154,7 @@ class NoteWriter:
         made: Written | NoteRefused
         try:
             task, answer = await work()
-            made = await asyncio.to_thread(self.notes.check, task, answer)
+            made = await asyncio.to_thread(self.notes.check, task, answer.text, answer.block)
         except AnswerUnusable as no:
             made = NoteRefused(str(no))
         except TimeoutError:
@@ -163,27 +165,32 @@ class NoteWriter:
 
     async def _ask_for_summary(
         self, draft: Callable[[], WriteTask | str], write_summary: WriteSummary
-    ) -> tuple[WriteTask, str]:
+    ) -> tuple[WriteTask, ModelAnswer]:
         task = await asyncio.to_thread(draft)
         if not isinstance(task, SummaryTask):
             raise NoteRefused(task if isinstance(task, str) else "the policy asks for no summary")
         request = msgspec.structs.replace(task.request, max_tokens=task.max_tokens)
         async with asyncio.timeout(self._timeout):
-            return task, await write_summary(request)
+            return task, ModelAnswer(await write_summary(request))
 
-    async def _ask_for_note(self, draft: Callable[[], NoteQuestion | str]) -> tuple[WriteTask, str]:
+    async def _ask_for_note(self, draft: Callable[[], NoteQuestion | str]) -> tuple[WriteTask, ModelAnswer]:
         question = await asyncio.to_thread(draft)
         if isinstance(question, str):
             raise NoteRefused(question)
-        answer, usage = await self._put(question)
-        if usage is not None:
-            read = read_usage(require_object(to_plain_json(usage), ""))
+        answer = await self._put(question)
+        if answer.usage is not None:
+            reported = require_object(to_plain_json(answer.usage), "")
+            read = read_compaction_usage(reported) or read_usage(reported)
             self._costs.add(SideCost(question.model, read, NOTE_PURPOSE))
+        if question.compacts and not answer.block:
+            raise NoteRefused(_NO_BLOCK)
         return question.task, answer
 
     async def _put(self, question: NoteQuestion) -> ModelAnswer:
         """Put the question to the model. A function that blocks gets a thread, so that it does not block the loop."""
-        model_question = ModelQuestion(question.request, question.model, question.dialect_name, question.max_tokens)
+        model_question = ModelQuestion(
+            question.request, question.model, question.dialect_name, question.max_tokens, question.compacts
+        )
         async with asyncio.timeout(self._timeout):
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
                 said = self._ask(model_question)
@@ -224,7 +231,7 @@ class NoteWriter:
                 self._costs.write()
 
 
-_Work = Callable[[], Awaitable[tuple[WriteTask, str]]]
+_Work = Callable[[], Awaitable[tuple[WriteTask, ModelAnswer]]]
 """Asks a model for what is due. Returns the task and the answer."""
 
 
@@ -267,12 +274,15 @@ def explain_failure(failure: Exception) -> NoteRefused:
     return NoteRefused(f"asking the model failed: {type(failure).__name__}{named}", is_final=status in _FINAL_STATUSES)
 
 
-def ask_provider(provider: Provider) -> Callable[[ModelQuestion], Awaitable[str]]:
+def ask_provider(provider: Provider) -> Callable[[ModelQuestion], Awaitable[str | ModelAnswer]]:
     """A function that puts questions to a provider of ours. The answer is read no further than a note can be long."""
 
-    async def ask(question: ModelQuestion) -> str:
+    async def ask(question: ModelQuestion) -> str | ModelAnswer:
         async with aclosing(provider.stream(question.to_bytes())) as stream:
-            return read_answer(await _read_reply(stream), provider.wire)
+            reply = await _read_reply(stream)
+        if question.compacts:
+            return read_block_reply(reply, provider.wire)
+        return read_answer(reply, provider.wire)
 
     return ask
 
@@ -286,6 +296,17 @@ async def _read_reply(stream: AsyncGenerator[Delta | Reply, None]) -> Reply:
         if seen > MAX_NOTE_ANSWER_CHARS * 2:
             raise NoteRefused("it did not end")
     raise NoteRefused("there was no answer")
+
+
+def read_block_reply(reply: Reply, wire: str) -> ModelAnswer:
+    """The block of a reply that was asked for one."""
+    try:
+        found = read_block(get_dialect(wire), parse_reply(wire, reply))
+    except TidegateError:
+        raise NoteRefused("it could not be read") from None
+    if not found.block:
+        raise NoteRefused(_NO_BLOCK)
+    return found
 
 
 def read_answer(reply: Reply, wire: str) -> str:

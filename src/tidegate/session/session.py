@@ -47,7 +47,7 @@ from tidegate.session.summaries.drivers import (
     run_steps,
     run_steps_async,
 )
-from tidegate.session.summaries.model_question import AskModel
+from tidegate.session.summaries.model_question import AskModel, CompactingModel
 from tidegate.store.log import Log, MemoryLog
 from tidegate.wire.registry import resolve_dialect
 from tidegate.wire.request import RequestRenderer
@@ -178,6 +178,7 @@ class Session(LiveConversation):
 
         other = self._describe_other_model(model) if model not in ("", self.model) else None
         NoteWriter(self, self._state_notes, ask, model=other)
+        self._state_notes.compacts = isinstance(ask, CompactingModel) and other is None
 
     def _describe_other_model(self, model: str) -> NoteModel:
         """A model of the same provider is asked in the message format of the session."""

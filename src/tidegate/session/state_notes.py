@@ -24,6 +24,7 @@ from tidegate.core.events import BranchStarted, MessageAdded
 from tidegate.core.messages import KindIndex, Message
 from tidegate.core.notes import (
     ContentForgotten,
+    NoteBlock,
     PreparedSummary,
     StateNote,
     StateNoteFailed,
@@ -36,8 +37,9 @@ from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import PlanContext
 from tidegate.core.policy.policy import METRICS, Moment, Rule, TriggerContext, measure_for_triggers
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
-from tidegate.core.state_note.check import check_sections
-from tidegate.core.state_note.instruction import NoteTask, make_note_task
+from tidegate.core.state_note.block import find_askable_groups, find_asked_range
+from tidegate.core.state_note.check import check_sections, find_marked_lines
+from tidegate.core.state_note.instruction import NoteTask, make_block_task, make_note_task
 from tidegate.core.state_note.note import (
     HEADINGS,
     choose_note_limits,
@@ -67,7 +69,7 @@ from tidegate.session.summaries.prepared import (
 )
 from tidegate.session.summaries.prompt import SummaryRequestView, make_question_item, mask_items
 from tidegate.store.log import LogReader
-from tidegate.wire.dialect import Dialect
+from tidegate.wire.dialect import CompactionForm, Dialect
 from tidegate.wire.parsing import repair_unicode
 from tidegate.wire.rendering.blocks import RequestOptions
 from tidegate.wire.request import RenderedRequest, RequestRenderer
@@ -84,6 +86,10 @@ _MAX_ATTEMPTS: Final = 2  # until the next sweep
 _PASSAGE_LIST_SHARE: Final = 0.75  # of the note's limit: for the list of passages in the answer
 _MIN_ANSWER_SHARE: Final = 0.6  # of the wanted output: with less room a note would be cut off
 _MAX_OVER: Final = 1.25  # times the limit: what is still taken
+COMPACTION_NOTES: Final = "compaction"
+"""The value of a setting `state_notes` with which a provider is asked for blocks in place of messages."""
+_BLOCK_THINKING_TOKENS: Final = 16_000
+"""Beside the note, for a model that thinks before it writes a block: `max_tokens` caps the whole call."""
 _NOTHING: Final = "there is nothing to write about"
 _MAY_WAIT: Final = ("manual", "restore")
 _MAX_FAR_OVER: Final = 4.0  # times the limit: what is refused
@@ -115,6 +121,11 @@ class NoteQuestion(NamedTuple):
     max_tokens: int
     model: str
     dialect_name: str
+
+    @property
+    def compacts(self) -> bool:
+        """Whether it asks for a block in place of the messages."""
+        return isinstance(self.task, NoteTask) and self.task.asked is not None
 
 
 class NoteReport(NamedTuple):
@@ -153,6 +164,8 @@ class StateNotes:
         self._attempts: list[float] = []
         self._prepared_seq = 0
         self._is_paused = False
+        # Whether the model may be asked for a block in place of messages, and whether that failed since the last sweep.
+        self.compacts, self._is_block_refused = False, False
         self.writer: BackgroundWriter | None = None
         runner.find_summary = self.find_summary
         runner.writes_ahead = self._writes_ahead
@@ -227,7 +240,7 @@ class StateNotes:
         """
         fill = self._measure_fill()
         if self._attempts and fill < self._attempts[-1] - _RETRY_GROWTH:  # a sweep has been made
-            self._attempts, self._is_paused = [], False
+            self._attempts, self._is_paused, self._is_block_refused = [], False, False
         if not self.is_offered:
             return not self._is_paused and self._is_summary_due(fill)
         if self._is_paused or fill < (WRITE_AT_TURN_END if turn_ended else WRITE_AT):
@@ -281,7 +294,19 @@ class StateNotes:
         if model is not None:
             return partial(_make_question_for, model, view, self._runner.budget, task)
         renderer = partial(self._make_renderer, self._renderer.options, self._renderer.thinking_tokens)
-        return partial(_make_question, view, self._runner.budget, renderer, self._runner.window, task)
+        args = (view, self._runner.budget, renderer, self._runner.window)
+        form = self._find_compaction() if self.compacts and not (moments or focus) else None
+        if form is not None:
+            return partial(_make_block_question, *args, form, self._live.log.head, task)
+        return partial(_make_question, *args, task)
+
+    def _find_compaction(self) -> CompactionForm | None:
+        """How the model is asked for a block; None if notes are not shown, or after a refusal of one or of thinking."""
+        return None if self._refuses_blocks else self._renderer.dialect.find_compaction(self._renderer.options.model)
+
+    @property
+    def _refuses_blocks(self) -> bool:
+        return not self.is_offered or self._is_block_refused or bool(self._view.rejected_seq)
 
     def draft_task(self, moments: Sequence[Moment] = (), focus: str = "") -> Callable[[], WriteTask | str]:
         """Like `draft_question`, for a task that a writer puts into words of its own."""
@@ -316,10 +341,11 @@ class StateNotes:
             request = focus_request(request, focus)
         return make_summary_task(request, horizon, head, is_ahead=not moments)
 
-    def make_task(self, last_id: str) -> WriteTask | None:
+    def make_task(self, last_id: str, form: CompactionForm | None = None, birth: str = "") -> WriteTask | None:
         """The task alone, for a host that sends its own request with the instruction at its end.
 
-        `last_id` is the last message of that request.
+        `last_id` is the last message of that request. With a `form`, the host can ask for a block in the place of that
+        request; `birth` is that of an answer to it.
         """
         self._attempts.append(self._measure_fill())
         groups = answered_groups(self._view)
@@ -327,6 +353,11 @@ class StateNotes:
         groups = groups[:place]
         if not groups:
             return None
+        if form is not None and not self._refuses_blocks and len(find_askable_groups(groups)) == len(groups):
+            view, head = self._view, self._live.log.head
+            whole = make_block_task(view, self._runner.budget, groups, head, form.max_instruction_chars)
+            if whole is not None:
+                return whole._replace(asked=find_asked_range(view, groups, head, birth, self._live.dialect.family))
         draft = self._draft_context(self._view)
         task = self._make_task_for(self._view, draft, (), "", self._live.log.head, groups)
         return None if isinstance(task, str) else task
@@ -342,19 +373,26 @@ class StateNotes:
 
     # --- the answer -----------------------------------------------------------------------------------------------
 
-    def take(self, task: WriteTask, answer: str) -> NoteReport:
+    def take(self, task: WriteTask, answer: str, block: str = "") -> NoteReport:
         """Check an answer against the log and store the note; or note why it is of no use."""
         try:
-            note = self.check(task, answer)
+            note = self.check(task, answer, block)
         except AnswerUnusable as no:
             return self.refuse(str(no))
         return self.store(task, note)
 
-    def check(self, task: WriteTask, answer: str) -> Written:
-        """What an answer has, checked against the log. It may run in any thread. AnswerUnusable: it has nothing."""
+    def check(self, task: WriteTask, answer: str, block: str = "") -> Written:
+        """What an answer has, checked against the log. It may run in any thread. AnswerUnusable: it has nothing.
+
+        `block` is the provider's JSON of an answer that is a block. One that the check would change is left out,
+        because nothing in it may be changed: the note is then shown like any other.
+        """
         counter = self._live.counter
         if isinstance(task, NoteTask):
-            return make_note(task, answer, read_originals(self._live.log), counter)
+            note = make_note(task, answer, read_originals(self._live.log), counter)
+            if task.asked is not None and block and holds_unchanged(note, answer):
+                note = msgspec.structs.replace(note, block=NoteBlock(answer, block, task.asked))
+            return note
         try:
             return check_prepared(task, answer, counter)
         except AnswerRejected as no:
@@ -387,7 +425,8 @@ class StateNotes:
         return find_prepared(self._live.log, request, self._live.counter, may_be_old=may_be_old)
 
     def refuse(self, why: str) -> NoteReport:
-        """Note in the log that there is no new note, and why."""
+        """Note in the log that there is no new note, and why. Until the next sweep, no block is asked for again."""
+        self._is_block_refused = True
         self._live.history.append_note(StateNoteFailed(why))
         return NoteReport(None, why)
 
@@ -451,6 +490,44 @@ def _make_question(
     if faults:
         return f"the question broke a rule of {renderer.dialect.name}: {faults[0].rule}"
     return NoteQuestion(task, renderer.freeze(), most, renderer.options.model, renderer.dialect.name)
+
+
+def _make_block_question(
+    view: View,
+    budget: Budget,
+    make_renderer: Callable[[int], RequestRenderer],
+    window: int | None,
+    form: CompactionForm,
+    head: int,
+    make_task: _MakeTask,
+) -> NoteQuestion | str:
+    """The last request with the option that asks for a block; if that is impossible, the question for a usual note."""
+    groups = find_askable_groups(answered_groups(view))
+    task = make_block_task(view, budget, groups, head, form.max_instruction_chars) if groups else None
+    if task is None:
+        return _make_question(view, budget, make_renderer, window, make_task)
+    items = [item for group in groups for item in group.items]
+    size = budget.fixed + sum(item.tokens for item in items) + budget.counter.count_text(task.instruction)
+    tokens = count_answer_tokens(task)
+    left = int(window - (size + REQUEST_OVERHEAD) * budget.scale) if window else tokens + _BLOCK_THINKING_TOKENS
+    renderer = make_renderer(min(tokens + _BLOCK_THINKING_TOKENS, left))
+    renderer.update(SummaryRequestView(items, view.system, view.tools, 0, view.rejected_seq))
+    rendered, options = renderer.freeze(), renderer.options
+    asked_head = form.ask(rendered.head, repair_unicode(task.instruction))
+    if asked_head is None or left < tokens or options.max_tokens > left or renderer.faults():
+        return _make_question(view, budget, make_renderer, window, make_task)
+    asked = find_asked_range(view, groups, head, renderer.birth, renderer.dialect.family)
+    request = rendered.replace_head(asked_head)
+    return NoteQuestion(task._replace(asked=asked), request, options.max_tokens, options.model, renderer.dialect.name)
+
+
+def holds_unchanged(note: StateNote, answer: str) -> bool:
+    """Whether the check has left every line of an answer as it is, apart from marks, which can be said elsewhere."""
+    marked = find_marked_lines(note.sections.values())
+    lines = {line.strip() for text in note.sections.values() for line in text.split("\n") if line not in marked}
+    own = {line.strip() for line in answer.split("\n")}
+    has_own = all(any(line and mark.strip().startswith(line) for line in own) for mark in marked)
+    return not note.dropped and lines <= own and has_own
 
 
 def count_answer_tokens(task: WriteTask) -> int:

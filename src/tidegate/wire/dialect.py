@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from tidegate.core.messages import Message, Tool
+from tidegate.core.messages import Compaction, Message, Tool
 from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
@@ -135,6 +135,30 @@ class StoredAnswers(NamedTuple):
     render_stored: Callable[[Iterable[Message], object, Mapping[str, Sequence[str]]], list[JsonObject]]
 
 
+class CompactionForm(NamedTuple):
+    """How a provider is asked for a block in the place of all messages of a request, with its summary as text.
+
+    `beta` is the header, with its value, of that request and of all later ones, which begin with the block. `ask` adds
+    the `option` with our instructions to the head of a request; None if the provider would refuse it. `read` gives the
+    block of an answer. `is_offered` says which models write and read such blocks, `is_served` which servers surely do.
+    """
+
+    beta: tuple[str, str]
+    option: str
+    max_instruction_chars: int
+    is_offered: Callable[[str], bool]
+    is_served: Callable[[str], bool]
+    ask: Callable[[JsonObject, str], JsonObject | None]
+    read: Callable[[Message], Compaction | None]
+
+    def add_beta(self, headers: Mapping[str, str]) -> dict[str, str]:
+        """The headers with the one for such blocks, beside other values of it."""
+        name, value = self.beta
+        given = [each for key, each in headers.items() if key.lower() == name]
+        others = {key: each for key, each in headers.items() if key.lower() != name}
+        return {**others, name: ",".join(given if any(value in each for each in given) else [*given, value])}
+
+
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     """One way to write a request.
 
@@ -145,7 +169,8 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
 
     Requests of clients: `paths` are those of their URLs. `read_request` reads one; `form` writes messages into it,
     `calls` a hidden tool. `to_client_messages` gives an answer as a client sends it back. `output` and `thinking`
-    are options of a request. `stored_answers` is there if requests can continue what the provider stored.
+    are options of a request. `stored_answers` is there if requests can continue what the provider stored,
+    `compaction` if a provider writes blocks in place of messages on demand.
 
     What a provider's models accept: `binds_prefix` says whether a model's signed thinking is bound to everything
     before it, `keeps_loop_start` whether a running tool loop may have to begin with its thinking.
@@ -187,6 +212,11 @@ class Dialect(msgspec.Struct, frozen=True, kw_only=True):
     add_cache_marker: Callable[[JsonObject], JsonObject | None] = _add_no_marker
     read_cache_lifetime: Callable[[Mapping[str, object]], float] = _read_no_lifetime
     stored_answers: StoredAnswers | None = None
+    compaction: CompactionForm | None = None
+
+    def find_compaction(self, model: str) -> CompactionForm | None:
+        """How this model is asked for a block in place of messages; None if it writes none."""
+        return self.compaction if self.compaction is not None and self.compaction.is_offered(model) else None
 
     def output_tokens(self, options: RequestOptions) -> int:
         """The number of output tokens a request asks for; 0: no limit."""

@@ -52,6 +52,7 @@ class RequestRenderer:
             self.dialect.capabilities,
             binds_prefix=self.dialect.binds_prefix(model),
             takes_instructions=self.dialect.takes_instructions(model),
+            takes_blocks=self.dialect.find_compaction(model) is not None,
         )
         self._system = ""
         self._tools: tuple[Tool, ...] = ()
@@ -222,6 +223,11 @@ class RenderedRequest(NamedTuple):
     head_bytes: bytes
     messages: list[JsonObject]
     chunks: list[bytes]
+
+    def replace_head(self, head: JsonObject) -> "RenderedRequest":
+        """The same messages with another head."""
+        sound, encoded = _encode_repaired(head)
+        return self._replace(head=sound, head_bytes=encoded)
 
     def body(self) -> JsonObject:
         return {**self.head, self.key: self.messages}

@@ -113,7 +113,8 @@ class ExecutionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
     In the mode `one_shot` the agent ends after one turn. `greeting` is shown to the user at the start of a session.
     With `state_notes` the model writes down the state of the work before a sweep, or the summaries of a policy that has
-    its own, beside its calls (docs/state-notes.md). Without, `background` still prepares the summaries.
+    its own, beside its calls (docs/state-notes.md). Without, `background` still prepares the summaries. With the value
+    `compaction` (experimental) the provider writes the state as a block in place of the messages, where it can.
 
     `tool_mode` says how tools are shown to the model: `direct` with all definitions, `discovery` with categories and
     meta-tools to find and call them, `auto` as `discovery` above `max_direct_tools` tools, else as `direct`.
@@ -125,7 +126,7 @@ class ExecutionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     max_steps: PositiveInt = 100
     timeout: NonNegativeFloat | None = None
     background: bool = False
-    state_notes: bool = True
+    state_notes: bool | Literal["compaction"] = True
     tool_mode: Literal["auto", "direct", "discovery"] = "auto"
     max_direct_tools: PositiveInt = 40
     context: ContextSettings | None = None
@@ -237,7 +238,8 @@ class GatewayFileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     whose scripts may use the gateway, such as https://chat.example.com. `open_sessions` is how many sessions are kept
     open; others are opened again when they are used. `recall` offers models a hidden tool to read back what left the
     view. With `state_notes`, the client's own model, or `state_notes_model`, writes down the state of the work before a
-    sweep. `retention_days` is how long sessions are kept; 0 is no limit.
+    sweep; with `compaction` (experimental) as a block of the provider, where it can. `retention_days` is how long
+    sessions are kept; 0 is no limit.
     """
 
     host: str = "127.0.0.1"
@@ -251,7 +253,7 @@ class GatewayFileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     allowed_origins: tuple[str, ...] = ()
     open_sessions: PositiveInt = 256
     recall: bool = True
-    state_notes: bool = False
+    state_notes: bool | Literal["compaction"] = False
     state_notes_model: str = ""
     on_store_failure: Literal["forward", "refuse"] = "forward"
     retention_days: NonNegativeInt = 0

@@ -27,6 +27,7 @@ from tidegate.core.text.tool_calls import (
     open_todos_of,
     parse_call_arguments,
 )
+from tidegate.core.thinking_walk import seq_of_id
 
 _UNKNOWN_RESULT: Final = "has no known result"
 _NOTHING_OPEN: Final = "no item of the to-do list is open"
@@ -344,6 +345,8 @@ class _FileStates:
         old = self._commits.pop() if amends and self._commits and self._commits[-1].hash else None
         state = f"{_COMMITTED} in {hash_}" if hash_ else _COMMITTED
         for path, file in list(self._files.items()):
+            if seq_of_id(file.ident) > seq_of_id(ident):  # changed since: a sweep may take the commit after the change
+                continue
             if path in self._staged or (old is not None and file.state == f"{_COMMITTED} in {old.hash}"):
                 self._files[path] = _FileState(file.ident, state)
         self._staged.clear()

@@ -6,6 +6,9 @@ level, and begins no later than the first message after the note's horizon. Pass
 tail leaves. If room is short, passages leave first, the least important before the others, then the lines of the gap
 notes.
 
+A note that the provider wrote as a block comes first instead, if the view is still the one that it stands for
+(`block_sweep.py`).
+
 Without a new note nothing is done: the stage `sweep` then acts, and leaves an earlier note where it is.
 """
 
@@ -18,9 +21,10 @@ from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
-from tidegate.core.messages import CLIENT_NOTE, NOTE, REMINDER, STATE_NOTE, SUMMARY, Message, calls_of, text_of
+from tidegate.core.messages import NOTE, REMINDER, STATE_NOTE, SUMMARY, calls_of, text_of
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
+from tidegate.core.stages.block_sweep import BlockSweep, find_covered_groups, find_length_cap, is_of_client
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.state_note.note import choose_note_limits, is_new_state_note, newest_state_note
 from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
@@ -64,7 +68,11 @@ def note_sweep(
     level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
     large, largest = (int(room * min(most, share)) - ledger_tokens for share in (_MAX_LEVEL, _MAX_FILL))
     plan = _NoteSweep(view, budget, units, note)
-    outcome = plan.fit(latest, level, large, int(room * tail)) or plan.fit(latest, level, largest, 0, shrink=True)
+    outcome = (
+        plan.fit_block(level, largest)
+        or plan.fit(latest, level, large, int(room * tail))
+        or plan.fit(latest, level, largest, 0, shrink=True)
+    )
     return outcome or NO_OUTCOME
 
 
@@ -92,6 +100,19 @@ class _NoteSweep:
         self._kept = [_stays(unit, view) for unit in units]
         self._sizes = [budget.counter.count_text(render_passage(passage)) for passage in note.passages]
         self._share_count = _count_within(choose_note_limits(budget).passages, self._sizes)
+
+    def fit_block(self, level: int, largest: int) -> Outcome | None:
+        """The sweep to the block that the provider wrote; None if there is none, or it does not fit."""
+        covered = find_covered_groups(self._view, self._units, self._note)
+        if not covered:
+            return None
+        said = [unit for unit, stays in zip(covered, self._kept, strict=False) if stays]
+        left = [unit for unit, stays in zip(covered, self._kept, strict=False) if not stays]
+        lines = [line for unit in left for line in _lines_of(unit)]
+        map_tokens = limit_note_tokens(self._budget.held_room, _NOTE_SHARE)
+        maps = make_gap_notes([Gap("", covered[-1].last_id, lines)], map_tokens, self._budget) if lines else []
+        plan = BlockSweep(self._view, self._budget, self._note, covered, said, [insert.message for insert in maps])
+        return plan.fit(self._share_count, level, largest)
 
     def fit(self, latest: int, level: int, largest: int, least_tail: int, *, shrink: bool = False) -> Outcome | None:
         """The sweep with the largest tail below `level`; None if even the smallest tail leaves more than `largest`.
@@ -152,7 +173,7 @@ class _NoteSweep:
     def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
         used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
-        user_tokens = sum(unit.tokens for unit in self._units[:latest] if _is_of_client(unit.items[0].message))
+        user_tokens = sum(unit.tokens for unit in self._units[:latest] if is_of_client(unit.items[0].message))
         used -= max(0, user_tokens - self._budget.user_room)
         used += self._count_note(passages) + note_tokens
         first, oldest = len(self._units), self._find_oldest(latest)
@@ -220,18 +241,11 @@ class _NoteSweep:
         user_groups = [
             unit.items[0]
             for unit in self._units[:first]
-            if _is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
+            if is_of_client(unit.items[0].message) and self._view.newest_request not in unit.ids
         ]
-        left = self._budget.user_room
-        sizes = sorted(item.tokens for item in user_groups)
-        if sum(sizes) <= left:
+        cap = find_length_cap([item.tokens for item in user_groups], self._budget.user_room)
+        if cap is None:
             return
-        cap = left
-        for number, size in enumerate(sizes):
-            cap = left // (len(sizes) - number)
-            if size > cap:
-                break
-            left -= size
         for item in user_groups:
             if item.tokens > cap:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
@@ -256,10 +270,6 @@ class _NoteSweep:
 def _count_within(tokens: int, sizes: Sequence[int]) -> int:
     """How many of these begin within the first `tokens` tokens of all."""
     return sum(begin < tokens for begin in list(accumulate(sizes, initial=0))[:-1])
-
-
-def _is_of_client(message: Message) -> bool:
-    return message.role == "user" and message.kind in ("", CLIENT_NOTE)
 
 
 def _stays(unit: Group, view: View) -> bool:

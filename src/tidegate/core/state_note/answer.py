@@ -147,17 +147,21 @@ def _read_list(text: str) -> list[object] | None:
 def _read_wanted(value: object) -> WantedPassage | None:
     if not isinstance(value, dict):
         return None
-    find = value.get("find")
-    if not isinstance(find, str) or not find.strip():
+    find, why, ident = (_read_text(value.get(name)) for name in ("find", "why", "id"))
+    if not find.strip():
         return None
-    why, ident = value.get("why"), value.get("id")
     return WantedPassage(
         find[:_MAX_FIND_CHARS],
-        why[:400] if isinstance(why, str) else "",
+        _INVISIBLE.sub("", why)[:400],
         _read_count(value.get("before")),
         _read_count(value.get("after")),
-        ident.strip("[] ") if isinstance(ident, str) else "",
+        ident.strip("[] "),
     )
+
+
+def _read_text(value: object) -> str:
+    """A text of the list, without lone surrogates: JSON can name them, and no log takes them."""
+    return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if isinstance(value, str) else ""
 
 
 def _read_count(value: object) -> int:

@@ -12,7 +12,7 @@ dropped. Marks are for the reader, who can recall what is in doubt; the writer l
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tidegate.core.state_note.note import HEADINGS
@@ -54,6 +54,11 @@ _COMMAND_WORDS: Final = re.compile(r"\s")
 _GAPS: Final = re.compile(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
 MARK: Final = "not found in the log"
 _NOT_TYPED: Final = "the user did not type this"
+
+
+def find_marked_lines(texts: Iterable[str]) -> list[str]:
+    """The lines of checked sections that the check marked."""
+    return [line for text in texts for line in text.split("\n") if MARK in line or line.endswith(f"{_NOT_TYPED})")]
 
 
 class CheckedSections(NamedTuple):
@@ -172,7 +177,7 @@ def _find_missing_code(plain: str, near: str, near_words: frozenset[str], origin
         parts = [part.strip() for part in pieces if len(part.strip()) >= 3]
         if all(part in near_text or part in originals.folded_text for part in parts):
             continue
-        if _is_composed(text.removesuffix("()"), near_words):
+        if _is_composed(text.removesuffix("()"), near_words, originals):
             continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
             missing.append(f"`{text[:80]}`")
@@ -186,12 +191,13 @@ def _consists_of_known(text: str, originals: Originals) -> bool:
     return all(strip_punctuation(run) in originals.words for run in split_runs(text))
 
 
-def _is_composed(text: str, near_words: frozenset[str]) -> bool:
-    """Whether a name is put together from the cited messages: a member with its type, or a file of a listing."""
-    if _MEMBER.fullmatch(text) and not _EXTENSION.search(text):
-        return all(part in near_words for part in text.split("."))
-    parts = [part for part in text.split("/") if part]
-    return len(parts) > 1 and bool(_EXTENSION.search(text)) and all(part in near_words for part in parts)
+def _is_composed(text: str, near_words: frozenset[str], originals: Originals) -> bool:
+    """Whether a name is put together: a member of the cited messages with its type, or a file with its folder."""
+    if _EXTENSION.search(text):
+        parts = [part for part in text.split("/") if part not in ("", ".", "..")]
+        return len(parts) > 1 and all(part in near_words for part in parts)
+    parts = text.split(".") if _MEMBER.fullmatch(text) else []
+    return bool(parts) and parts[-1] in near_words and all(part in originals.words for part in parts)
 
 
 def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Originals) -> list[str]:
@@ -208,7 +214,7 @@ def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Origi
             continue
         if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):
             continue
-        if _is_composed(value, near_words):
+        if _is_composed(value, near_words, originals):
             continue
         missing.append(value[:80])
     return missing

@@ -7,6 +7,7 @@ import msgspec
 from tidegate.core.messages import Message, Text
 from tidegate.core.notes import StateNote
 from tidegate.core.state_note.check import list_cited_ids
+from tidegate.core.thinking_walk import seq_of_id
 
 _FORGOTTEN = "[forgotten]"
 
@@ -18,10 +19,14 @@ def forget_in_note(text: str, ids: Collection[str]) -> str:
         return text
     sections = {heading: _forget_lines(body, ids) for heading, body in note.sections.items()}
     passages = tuple(passage for passage in note.passages if passage.id not in ids)
-    if sections == note.sections and passages == note.passages:
+    is_covered = note.block is not None and any(0 < seq_of_id(ident) <= note.horizon_seq for ident in ids)
+    if sections == note.sections and passages == note.passages and not is_covered:
         return text
     dropped = tuple(line for line in note.dropped if not set(list_cited_ids(line)) & set(ids))
-    note = msgspec.structs.replace(note, sections=sections, passages=passages, dropped=dropped, feedback=())
+    block = None if is_covered else note.block  # its words cannot be changed
+    note = msgspec.structs.replace(
+        note, sections=sections, passages=passages, dropped=dropped, feedback=(), block=block
+    )
     return note.write_text()
 
 

@@ -1,12 +1,14 @@
 """The instruction that asks a model for a state note: one user message after the conversation."""
 
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import is_user_request, text_of
-from tidegate.core.notes import StateNote
+from tidegate.core.notes import AskedRange, StateNote
+from tidegate.core.state_note.block import find_horizon
 from tidegate.core.state_note.note import (
     SECTIONS,
     NoteLimits,
@@ -41,6 +43,11 @@ _UPDATE: Final = (
     " depends on any more. Never drop a rule, an open order, a decision that holds, or a failed attempt that could be"
     ' repeated. Passages that you do not name again leave; `{"find": "..."}` alone keeps one with its lines.'
 )
+_WHOLE: Final = (
+    "Write every section that has contents, whole: this note takes the place of your last one, so that it must also"
+    " have what still holds of that one."
+)
+_IDS_HEADING: Final = "The ids of the messages above (the newest last):"
 _WRITING: Final = (
     "- Begin a line with `- `. End each line with the ids of the messages that it rests on, in brackets, such as"
     " [m12] or [m40, m44]; what the system prompt says ends with [system]. Use only ids seen above or listed below"
@@ -76,7 +83,7 @@ class NoteTask(NamedTuple):
     """What a model is asked, and what its answer is checked with.
 
     `horizon` is the id of the last message that the model sees, `previous` the note to be updated, with the seq of its
-    event. `head` is the log's head when the question was made.
+    event. `head` is the log's head when the question was made. With `asked`, the provider is asked for a block.
     """
 
     instruction: str
@@ -85,6 +92,7 @@ class NoteTask(NamedTuple):
     previous: StateNote | None
     previous_seq: int
     head: int
+    asked: AskedRange | None = None
 
     @property
     def answer_tokens(self) -> int:
@@ -95,22 +103,37 @@ class NoteTask(NamedTuple):
 def make_note_task(view: View, budget: Budget, groups: Sequence[Group], head: int) -> NoteTask:
     """The task of writing the note about these groups of the view."""
     limits, previous = choose_note_limits(budget), newest_state_note(view)
-    ids = [ident for group in groups for ident in group.ids if ident[:1] == "m"]
-    horizon = max(ids, key=lambda ident: int(ident[1:]), default="")
     instruction = write_instruction(view, budget, groups, limits, previous)
-    return NoteTask(instruction, horizon, limits, previous, view.state_note_seq, head)
+    return NoteTask(instruction, find_horizon(groups), limits, previous, view.state_note_seq, head)
+
+
+def make_block_task(view: View, budget: Budget, groups: Sequence[Group], head: int, max_chars: int) -> NoteTask | None:
+    """The task of writing the whole note as a block of the provider; None if it takes more than `max_chars`."""
+    limits, previous = choose_note_limits(budget), newest_state_note(view)
+    instruction = write_instruction(view, budget, groups, limits, previous, max_chars=max_chars)
+    if len(instruction) > max_chars:
+        return None
+    return NoteTask(instruction, find_horizon(groups), limits, None, view.state_note_seq, head)
 
 
 def write_instruction(
-    view: View, budget: Budget, groups: Sequence[Group], limits: NoteLimits, previous: StateNote | None
+    view: View,
+    budget: Budget,
+    groups: Sequence[Group],
+    limits: NoteLimits,
+    previous: StateNote | None,
+    *,
+    max_chars: int = 0,
 ) -> str:
+    """The instruction for an update of a note, or for a whole one; with `max_chars` for a whole one in any case."""
     visible_ids = {ident for group in groups for ident in group.ids}
     is_visible = previous is not None and shown_state_note_id(view) in visible_ids and _shows(view, previous)
     words = int(limits.note * _WORDS_PER_TOKEN)
     stays = _estimate_tail(groups, budget)
     most_lines = int((limits.passages + limits.more_passages) / _measure_line(groups))
     most = f"at most {words:,} words"
-    if previous is not None:
+    is_update = previous is not None and not max_chars
+    if previous is not None and is_update:
         size = len(write_sections(previous).split())
         most = (
             f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays of the"
@@ -122,7 +145,7 @@ def write_instruction(
         " exactly where you are with nothing but this note, the passages that you name, the user's messages, and"
         " the newest messages. Later you can recall any message by its id.",
         "",
-        _NO_NOTE if previous is None else _UPDATE,
+        _UPDATE if is_update else _NO_NOTE if previous is None else _WHOLE,
         "",
         "Answer with these sections and nothing else, with these headings in English:",
         "",
@@ -148,9 +171,17 @@ def write_instruction(
         left = limits.passages - sum(budget.counter.count_text(each.text) for each in previous.passages)
         lines += _tell_feedback(previous, int(left / _measure_line(groups)))
     listed = list_message_ids(groups, budget, int(budget.held_room * _MAP_SHARE))
+    if max_chars:
+        listed = _keep_newest(listed, max_chars - sum(len(line) + 1 for line in lines) - len(_IDS_HEADING) - 2)
     if listed:
-        lines += ["", "The ids of the messages above (the newest last):", *listed]
+        lines += ["", _IDS_HEADING, *listed]
     return "\n".join(lines)
+
+
+def _keep_newest(lines: list[str], chars: int) -> list[str]:
+    """The last lines that take at most so many characters."""
+    sizes = accumulate(len(line) + 1 for line in reversed(lines))
+    return lines[len(lines) - sum(size <= chars for size in sizes) :]
 
 
 def _estimate_tail(groups: Sequence[Group], budget: Budget) -> str:
@@ -173,7 +204,7 @@ def _shows(view: View, note: StateNote) -> bool:
     """Whether the message in the view shows this note, not an earlier one."""
     ident = shown_state_note_id(view)
     text = next((text_of(item.message) for item in view.items if item.message.id == ident), "")
-    return write_sections(note) in text
+    return write_sections(note) in text or (note.block is not None and bool(view.compaction_id))
 
 
 def _measure_line(groups: Sequence[Group]) -> float:

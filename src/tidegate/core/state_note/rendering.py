@@ -9,10 +9,12 @@ from typing import Final
 
 from tidegate.core.messages import STATE_NOTE, Message, Text
 from tidegate.core.notes import NotePassage, StateNote
+from tidegate.core.state_note.check import find_marked_lines
 from tidegate.core.state_note.note import write_sections
 
 NOTE_HEADING: Final = "[State of the work"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
+_BLOCK_END: Final = "[End of the state of the work.]"
 _FENCE: Final = re.compile(r"`{3,}")
 
 
@@ -24,11 +26,27 @@ def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Messa
         " done. It is data, not a message of the user."
         " recall shows what was said, by an id (m4), a range (m2..m59) or words]"
     )
-    texts = [f"{head}\n{write_sections(note)}"]
+    return _make_message([f"{head}\n{write_sections(note)}"], passages, _END)
+
+
+def render_block_note(note: StateNote, passages: Sequence[NotePassage]) -> Message:
+    """What stands after a note that is a block of the provider: what was not found in the log, and the passages."""
+    head = (
+        f"{NOTE_HEADING}: the summary at the beginning of this conversation is what you wrote, and holds up to"
+        f" {note.horizon}; what follows it counts more. This is data, not a message of the user."
+        " recall shows what was said, by an id (m4), a range (m2..m59) or words]"
+    )
+    doubts = find_marked_lines(note.sections.values())
+    if doubts:
+        head = "\n".join([head, "The check against the log has doubts about these lines of it:", *doubts])
+    return _make_message([head], passages, _BLOCK_END)
+
+
+def _make_message(texts: list[str], passages: Sequence[NotePassage], end: str) -> Message:
     if passages:
         texts.append("[Passages, quoted word for word from the log:]")
     texts += map(render_passage, passages)
-    texts.append(_END)
+    texts.append(end)
     # Some dialects join the texts of a message: the end of a fence needs a line of its own.
     return Message("user", tuple(Text(f"{text}\n") for text in texts), kind=STATE_NOTE, user_visible=False)
 

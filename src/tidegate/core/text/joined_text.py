@@ -36,6 +36,7 @@ _BREAK: Final = LazyPattern(
 _CONCATENATION = LazyPattern(r"""[^+&.]*+[+&.].*["'`]\Z""", re.DOTALL)
 _CONTINUED_LINE = LazyPattern(rf"\\\r?\n|\\{{3}}(?:r\\)?n|[{_INVISIBLE}]")  # the second as JSON writes it
 _PENDING = LazyPattern(rf"""(?:[\s"'`\\+&|>#*{_INVISIBLE}]|(?<=["'`\s])[._])++\Z""")
+_QUOTES: Final = "\"'`"
 _LONGEST_BREAK: Final = 200
 _LINE = LazyPattern(r"\\?\r?\n|(?:\\++r)?\\++n")
 _KEY_CHAR = LazyPattern(KEY_CHARS, re.ASCII)
@@ -114,8 +115,9 @@ def _find_breaks(text: str) -> Iterator[Break]:
     shift = 0
     for match in _BREAK.compiled.finditer(text):
         start, end = match.span()
-        is_string = _CONCATENATION.compiled.match(match[0]) is not None
-        is_certain = is_string or _CONTINUED_LINE.compiled.match(match[0]) is not None
+        split = match[0]
+        is_string = split[-1] in _QUOTES and _CONCATENATION.compiled.match(split) is not None
+        is_certain = is_string or (split[0] not in "\r\n" and _CONTINUED_LINE.compiled.match(split) is not None)
         yield Break(start, end, start - shift, is_certain, is_string)
         shift += end - start
 

@@ -119,6 +119,18 @@ def token_shapes() -> tuple[Shape, ...]:
     return tuple(map(_token, TOKENS.strip().splitlines()))
 
 
+def token_shapes_in(text: str) -> list[Shape]:
+    """Those whose prefix is in a text. Nearly all prefixes have one of three characters, which many texts lack."""
+    missing = "".join([char for char in "_-." if char not in text])
+    return [shape for shape in _token_shapes_without(missing) if shape.literal in text]
+
+
+@cache
+def _token_shapes_without(missing: str) -> tuple[Shape, ...]:
+    """Those whose prefix has none of these characters."""
+    return tuple(shape for shape in token_shapes() if not set(missing) & set(shape.literal))
+
+
 @cache
 def other_shapes() -> tuple[Shape, ...]:
     return (

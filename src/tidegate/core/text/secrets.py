@@ -28,6 +28,7 @@ from tidegate.core.text.secret_patterns import (
     mask_key_ends,
     other_shapes,
     token_shapes,
+    token_shapes_in,
 )
 
 __all__ = ["MASKED", "SecretMask", "SecretString", "keys_of", "mask_outcome"]
@@ -127,9 +128,8 @@ class SecretMask:
             if form in text:
                 text = text.replace(form, _value_mark(form))
         text = self._mask_split(self._mask_wrapped_values(text))
-        for shape in token_shapes():
-            if shape.literal in long:
-                text = shape.pattern.sub(self._shape_mark, text)
+        for shape in token_shapes_in(long):
+            text = shape.pattern.sub(self._shape_mark, text)
         for shape in other_shapes():
             if shape.literal in text:
                 text = shape.pattern.sub(self._shape_mark, text)
@@ -183,7 +183,7 @@ class SecretMask:
 
     def _find_beginnings(self, text: str) -> list[int]:
         """Where lines begin that have a key which may go on in the next one: most texts have none."""
-        starts = [shape.literal for shape in token_shapes() if shape.literal in text]
+        starts = [shape.literal for shape in token_shapes_in(text)]
         starts += [form[:SAMPLE] for form in self._forms if form[:SAMPLE] in text]
         beginnings: list[int] = []
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
@@ -219,8 +219,8 @@ class SecretMask:
         for form in self._forms:
             for match in re.finditer(re.escape(form), joined_text.text) if form in joined_text.text else ():
                 yield from _locate(joined_text, *match.span(), _value_mark(form))
-        for shape in token_shapes():
-            for start, end in _find_split_tokens(joined_text, shape) if shape.literal in joined_text.text else ():
+        for shape in token_shapes_in(joined_text.text):
+            for start, end in _find_split_tokens(joined_text, shape):
                 yield from _locate(joined_text, start, end, _mark(shape.literal))
         certain = joined_text.keep_certain()
         if certain.breaks:

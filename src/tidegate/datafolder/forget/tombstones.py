@@ -32,6 +32,7 @@ from tidegate.core.notes import (
     is_note,
     read_note,
 )
+from tidegate.core.state_note.block import repeats_any
 from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
@@ -114,7 +115,7 @@ def _blank_edit(edit: Edit, ids: frozenset[str]) -> Edit:
             if message.parts == edit.parts
             else Replace(edit.id, message.parts, _count_upper_bound(message), edit.kind)
         )
-    if isinstance(edit, Insert) and edit.message.id in ids:
+    if isinstance(edit, Insert) and (edit.message.id in ids or repeats_any(edit.message, ids)):
         message = _blank_message(edit.message)
         return edit if message == edit.message else Insert(message, edit.after_id, _count_upper_bound(message))
     if isinstance(edit, Insert) and edit.message.kind == STATE_NOTE:

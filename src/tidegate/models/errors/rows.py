@@ -221,13 +221,16 @@ EARLY_PATTERNS: Final = (
     ),
     ErrorPattern(
         "reasoning_state",
-        "signed thinking was changed, moved or lost, or is not ours",
+        "signed thinking or a signed compaction was changed, moved or lost, or is not ours",
         r"""thinking`? or `?redacted_thinking|redacted_thinking
         thinking<20> block
         signature<40>(?:thinking|reasoning)
         thinking\.signature|signature: field required|invalid_signature
         thought[_ ]?signature
         reasoning_(?:content|details|text)
+        compaction_(?:block_misplaced|signature_invalid|content_mismatch)
+        `?compaction`? blocks?<40>(?:require|signature|allowed)
+        input tag '?compaction|\.compaction\.
         encrypted[_ ]content
         of type '?reasoning|required '?reasoning'? item
         items?\b<30>'?\brs_\w*|items are not persisted

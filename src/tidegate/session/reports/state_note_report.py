@@ -136,9 +136,10 @@ class StateNoteReport:
 
 
 def describe_state_note(note: StateNote) -> str:
-    """One line: up to where the note holds, and what the check found."""
+    """One line: up to where the note holds, who wrote it if that was the provider, and what the check found."""
+    written = ", written as a compaction by the provider" if note.block is not None else ""
     checked = f"{format_count(note.held, 'line')} held, {note.marked} marked, {len(note.dropped)} dropped"
-    return f"State note up to {note.horizon}: {checked}, {format_count(len(note.passages), 'passage')}."
+    return f"State note up to {note.horizon}{written}: {checked}, {format_count(len(note.passages), 'passage')}."
 
 
 def describe_passage(passage: NotePassage) -> str:

@@ -425,6 +425,9 @@ MAX_PACKS = 64
 MAX_CACHED_BYTES = 32 * 1024 * 1024
 _TAIL_BYTES = 1024  # of a cached session, without its records
 _INSERT = "INSERT INTO recent_rows VALUES (NULL, ?, ?, ?, ?)"
+_MORE_ROWS = ", (NULL, ?, ?, ?, ?)"
+_MAX_ALONE = 8
+"""Records that are written with one statement: each number of them is another statement, which SQLite prepares once."""
 
 
 class _OutdatedCache(Exception):
@@ -478,7 +481,7 @@ class Appends:
         if not self._is_valid or self._cached_bytes > MAX_CACHED_BYTES:
             self._cache, self._cached_bytes = {}, 0
         if len(batch) == 1 and self._write_alone(batch[0]):
-            return [batch[0].after + 1]
+            return [batch[0].after + len(batch[0].records)]
         outcomes: list[int | Exception] = []
         self._is_valid = False
         try:
@@ -489,18 +492,20 @@ class Appends:
         return outcomes
 
     def _write_alone(self, append: Append) -> bool:
-        """Write one record with one statement, which is a transaction. Return False if one statement is not enough."""
+        """Write few records with one statement, which is a transaction. Return False if one statement is not enough."""
         tail, records = self._cache.get(append.session), append.records
-        if tail is None or tail.head != append.after or len(records) != 1 or self._db.in_transaction:
+        if tail is None or tail.head != append.after or self._db.in_transaction:
             return False
-        size = len(records[0])
-        if tail.is_full(1, size):
+        size = sum(map(len, records))
+        if not 1 <= len(records) <= _MAX_ALONE or tail.is_full(len(records), size):
             return False
-        row = row_id(tail.session, tail.head + 1)
+        values: list[object] = []
+        for row, record in enumerate(records, row_id(tail.session, tail.head + 1)):
+            values += row, append.time, digest_recent(row, record), record
         self._is_valid = False
         self._db.step("begun")
         try:
-            self._db.execute(_INSERT, (row, append.time, digest_recent(row, records[0]), records[0]))
+            self._db.execute(_INSERT + _MORE_ROWS * (len(records) - 1), values)
         except sqlite3.IntegrityError:  # another process has changed the session
             return False
         tail.add(records, size)

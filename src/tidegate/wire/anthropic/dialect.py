@@ -6,6 +6,7 @@ from typing import Final
 
 from tidegate.core.usage import Usage
 from tidegate.wire.anthropic.client_request import read_anthropic
+from tidegate.wire.anthropic.compaction import ANTHROPIC_COMPACTION
 from tidegate.wire.anthropic.encode import encode_body, encode_frames
 from tidegate.wire.anthropic.merge import AnthropicMerger
 from tidegate.wire.anthropic.message_form import ANTHROPIC_CALLS, ANTHROPIC_FORM
@@ -96,4 +97,5 @@ DIALECT = Dialect(
     allows_thinking=allows_thinking,
     add_cache_marker=add_cache_marker,
     read_cache_lifetime=read_marked_lifetime,
+    compaction=ANTHROPIC_COMPACTION,
 )

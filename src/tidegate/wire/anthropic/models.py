@@ -15,7 +15,9 @@ _NAME: Final = re.compile(
 )
 _NEWEST: Final = (99, 0)
 _FIRST_BOUND_TO_PREFIX: Final = (5, 1)
-HOSTS_WITH_BLOCK_BINDING = frozenset({"api.anthropic.com"})
+ANTHROPIC_HOSTS = frozenset({"api.anthropic.com"})
+_FAMILIES_WITH_COMPACTION: Final = ("opus", "sonnet", "fable", "mythos")
+_FIRST_WITH_COMPACTION: Final = (4, 6)
 _WITHOUT_SYSTEM_MESSAGES: Final = frozenset({("sonnet", (5, 0))})
 _FIRST_WITH_SYSTEM_MESSAGES: Final = (4, 8)
 _MAX_KNOWN: Final = 256
@@ -47,9 +49,25 @@ def demands_loop_start(model: str) -> bool:
     return not model or not binds_prefix(model)
 
 
+@lru_cache(_MAX_KNOWN)
+def compacts_on_demand(model: str) -> bool:
+    """Whether a model writes a block in place of the messages of a request, and reads it.
+
+    Fable and Mythos 5, Opus 4.6, Sonnet 4.6 and later, but not on Bedrock: https://platform.claude.com/docs/en/build-with-claude/compaction-on-demand
+    """
+    family, version = _parse_name(model)
+    is_bedrock = "anthropic.claude" in model
+    return family in _FAMILIES_WITH_COMPACTION and version >= _FIRST_WITH_COMPACTION and not is_bedrock
+
+
+def serves_compaction(host: str) -> bool:
+    """Whether a server surely writes and reads such blocks."""
+    return host in ANTHROPIC_HOSTS
+
+
 def accepts_block_binding(model: str, host: str) -> bool:
     """Whether `thinking.block_binding` is surely accepted by a server: some deployments and older models refuse it."""
-    return host in HOSTS_WITH_BLOCK_BINDING and _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST
+    return host in ANTHROPIC_HOSTS and _FIRST_BOUND_TO_PREFIX <= _parse_name(model)[1] < _NEWEST
 
 
 def accepts_system_messages(model: str) -> bool:

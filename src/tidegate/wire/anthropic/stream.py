@@ -92,6 +92,8 @@ class AnthropicAssembler:
 
     def feed(self, frame: Mapping[str, object]) -> list[Delta]:
         kind = frame.get("type")
+        if kind == "content_block_delta":  # nearly all frames
+            return [] if self._ended or self._reason else self._grow(frame)
         if kind == "error" or (kind is None and frame.get("error")):
             self.error, self.done = extract_error(frame), False
         elif self._ended:
@@ -102,8 +104,6 @@ class AnthropicAssembler:
             self._usage = merge_usage(self._usage, message.get("usage"))
         elif kind == "content_block_start" and not self._reason:
             return self._start(frame)
-        elif kind == "content_block_delta" and not self._reason:
-            return self._grow(frame)
         elif kind == "message_delta":
             self._reason = as_string(as_object(frame.get("delta")).get("stop_reason")) or self._reason
             self._usage = merge_usage(self._usage, frame.get("usage"))

@@ -86,16 +86,27 @@ class IssuedThinking:
     def __init__(self, *, binds_prefix: bool = True) -> None:
         self._binds_prefix = binds_prefix
         self._issued: dict[str, _IssuedBlock] = {}
+        self._compacted: dict[str, tuple[bytes, str]] = {}
 
     def issue(self, request: Mapping[str, object], content: Sequence[object]) -> None:
         """Record the blocks of an answer to a request."""
-        walk = _PrefixWalk(request)
+        walk = _PrefixWalk(request, self._compacted)
         for _ in walk.blocks(request):
             pass
         for block in content:
             if key := _signature(block):
                 self._issued.setdefault(key, _IssuedBlock(block, walk.state, walk.last))
             walk.add("assistant", block)
+
+    def issue_compaction(self, request: Mapping[str, object], signature: str) -> None:
+        """Record a block that stands for all messages of a request: what follows it counts as if it followed them.
+
+        https://platform.claude.com/docs/en/build-with-claude/compaction-thinking-blocks
+        """
+        walk = _PrefixWalk(request, self._compacted)
+        for _ in walk.blocks(request):
+            pass
+        self._compacted[signature] = walk.state, walk.last
 
     def find_faults(self, request: Mapping[str, object]) -> list[RequestFault]:
         """What the provider would refuse: the first block that is not where it was made."""
@@ -106,7 +117,7 @@ class IssuedThinking:
         return [place for _, place in self._find_misplaced(request)]
 
     def _find_misplaced(self, request: Mapping[str, object]) -> Iterator[tuple[RequestFault, str]]:
-        walk = _PrefixWalk(request)
+        walk = _PrefixWalk(request, self._compacted)
         is_broken = False
         try:
             for where, block in walk.blocks(request):
@@ -137,9 +148,13 @@ class _IssuedBlock(NamedTuple):
 
 
 class _PrefixWalk:
-    """Walks the blocks of a request. `state` is a hash of those before the current one, without thinking and marks."""
+    """Walks the blocks of a request. `state` is a hash of those before the current one, without thinking and marks.
 
-    def __init__(self, request: Mapping[str, object]) -> None:
+    `compacted` has the states of what signed compactions stand for.
+    """
+
+    def __init__(self, request: Mapping[str, object], compacted: Mapping[str, tuple[bytes, str]]) -> None:
+        self._compacted = compacted
         self.state = sha256(_encode([request.get(name) for name in ("system", "tools")])).digest()
         self.last = ""
 
@@ -156,6 +171,10 @@ class _PrefixWalk:
     def add(self, role: object, block: object) -> None:
         if key := _signature(block):
             self.last = key
+        elif (
+            isinstance(block, dict) and block.get("type") == "compaction" and block.get("signature") in self._compacted
+        ):
+            self.state, self.last = self._compacted[block["signature"]]
         else:
             self.state = sha256(self.state + _encode([role, block])).digest()
 

@@ -21,7 +21,19 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tidegate.core.messages import Call, Image, Message, Part, Result, Text, Thinking, is_instruction, text_of
+from tidegate.core.messages import (
+    Call,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    compaction_of,
+    is_instruction,
+    read_out_compaction,
+    text_of,
+)
 from tidegate.core.thinking_walk import ThinkingWalk
 from tidegate.wire.parsing import normalize_arguments
 from tidegate.wire.rendering.blocks import (
@@ -79,15 +91,21 @@ class Layout:
     """The blocks of a view, kept up to date as it grows.
 
     `binds_prefix`: signed data of this model is bound to everything before it. `takes_instructions`: it accepts system
-    messages in mid-conversation.
+    messages in mid-conversation. `takes_blocks`: it reads blocks that were asked for in place of messages.
     """
 
     def __init__(
-        self, rules: DialectCapabilities, *, binds_prefix: bool = True, takes_instructions: bool = False
+        self,
+        rules: DialectCapabilities,
+        *,
+        binds_prefix: bool = True,
+        takes_instructions: bool = False,
+        takes_blocks: bool = True,
     ) -> None:
         self._rules = rules
         self._binds_prefix = binds_prefix
         self._takes_instructions = takes_instructions
+        self._takes_blocks = takes_blocks
         self.blocks: list[LayoutBlock] = []
         self._clear()
 
@@ -118,7 +136,7 @@ class Layout:
             self._clear()
             self._epoch = view.prefix_seq
         if self._walk is None:
-            self._walk = ThinkingWalk(view, binds_prefix=self._binds_prefix)
+            self._walk = ThinkingWalk(view, binds_prefix=self._binds_prefix, takes_blocks=self._takes_blocks)
         firm = self.stable_blocks
         for item in items[self._count :] if self._count else items:
             self._take(item.message, self._walk.step(item))
@@ -154,11 +172,15 @@ class Layout:
                     self._images.add(message)
                 self._put("user", _Entry(message, opaque))
             return
-        if not _has_sendable_part(message, Call):
+        block = compaction_of(message)
+        is_block_sent = block is not None and opaque
+        if not is_block_sent:  # another model can only read what it says
+            message = read_out_compaction(message)
+        if not _has_sendable_part(message, Call) and not is_block_sent:
             if self._rules.standalone_thinking and opaque and message.parts:
                 self._early.append(_Entry(message, opaque))
             return
-        if not self._spans:
+        if not self._spans and not is_block_sent:  # a block comes first
             self._spans.append(_Span("user", [], FIRST_USER_FILLER))
         for entry in self._early:
             self._put("assistant", entry)

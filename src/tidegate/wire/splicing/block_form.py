@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from tidegate.core.messages import Call, Message, Part, Result, Text, Thinking, calls_of, result_of
+from tidegate.core.messages import Call, Part, Result, Text, Thinking, calls_of, compaction_of, result_of
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult, PlacedPart, arrange_parts
@@ -81,21 +81,26 @@ class BlockForm(MessageForm):
         for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
             units = list(group)
             if place < 0:
-                found += [self._insert_after(each.message, caller, items) for each in units if each.message is not None]
+                found += [self._insert_after(each, caller, items) for each in units if each.message is not None]
                 continue
             caller = next((each.unit for each in units if each.unit and calls_of(each.unit.message)), caller)
             if item := self._write_item(items[place], place, units):
                 found.append(item)
         return found
 
-    def _insert_after(self, message: Message, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
+    def _insert_after(self, shown: ShownUnit, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
         """A message of the engine. A result of one names the call as the client does, whose last calls are given."""
-        result = result_of(message)
+        message = shown.message
+        assert message is not None
+        result, block = result_of(message), compaction_of(message) if shown.signed else None
+        if block is not None:
+            role = self.assistant_role
+            return OutputItem(role, self._encode_blocks(role, [block.block.encode()]))
         if result is None:
             item = self.insert_message(message)
             return item._replace(role=self.assistant_role if item.role == "assistant" else item.role)
-        block = self._find_call_block(result.call_id, caller, items) if caller is not None else {}
-        return OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, block)]))
+        call = self._find_call_block(result.call_id, caller, items) if caller is not None else {}
+        return OutputItem("user", self._encode_blocks("user", [self._rules.encode_result(result, call)]))
 
     def _find_call_block(self, call_id: str, caller: HostUnit, items: ItemTexts) -> JsonObject:
         for part, origin in zip(caller.message.parts, caller.origins, strict=False):

@@ -16,7 +16,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tidegate.core.messages import Image, Message, Part, Result, Text, compacts_history, result_of, text_of
+from tidegate.core.messages import (
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    compacts_history,
+    read_out_compaction,
+    result_of,
+    text_of,
+)
 from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
@@ -155,8 +165,7 @@ class MessageForm:
 
     def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
         found = self.write_view(items, shown)
-        begins = shown[0].unit if shown else None
-        is_start = begins is not None and compacts_history(begins.message)
+        is_start = bool(shown) and begins_with_block(shown[0])
         if found and found[0].role == self.assistant_role and found[0].place != first and not is_start:
             found.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
         return self._join_adjacent(found)
@@ -211,11 +220,12 @@ class MessageForm:
             yield from self._rewrite(items, unit, message)
 
     def insert_message(self, message: Message) -> OutputItem:
+        """A message of the engine. Of a compaction by another provider, what it says."""
         result = result_of(message)
         if result is not None:
             return OutputItem("tool", self.encode_result_item(result.call_id, join_result_text(result)))
         role = "assistant" if message.role == "assistant" else "user"
-        return OutputItem(role, self.encode_item(role, [Text(text_of(message))]))
+        return OutputItem(role, self.encode_item(role, [Text(text_of(read_out_compaction(message)))]))
 
     def _rewrite(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         place = unit.items[0]
@@ -312,6 +322,13 @@ class MessageForm:
     def insert_results(self, items: list[list[bytes]], unit: HostUnit, results: Sequence[HiddenResult]) -> None:
         """Put the results before a unit of the client."""
         items[unit.items[0]][0:0] = self.encode_results(results)
+
+
+def begins_with_block(shown: ShownUnit) -> bool:
+    """Whether a unit is a compaction by the provider, which may come first."""
+    if shown.unit is not None:
+        return compacts_history(shown.unit.message)
+    return shown.signed and shown.message is not None and compacts_history(shown.message)
 
 
 def list_blocks(text: bytes, key: str) -> list[bytes]:

@@ -4,7 +4,7 @@ A frame is complete only after its blank line, so a frame that was cut is never 
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ _PLAIN_EVENT: Final = re.compile(rb"(?:event: ([^\r\n]*)\n)?data: ([^\r\n]*)\n\n
 """An event as nearly all servers write it. It is read as a whole; others are read line by line."""
 
 
-class SseFrame(NamedTuple):
+class SseFrame(msgspec.Struct, frozen=True, gc=False):
     event: str
     data: str
 
