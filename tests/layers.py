@@ -71,7 +71,8 @@ PACKED_NOTES = ("tidegate.core.events", "tidegate.session.history")
 PROVIDER_FIELDS = frozenset({"cache_miss_reason", "thinking_dropped"})  # of Anthropic, too
 # To parse all tests takes seconds; few of them have such a text.
 MAYBE_PRIVATE = re.compile(
-    r"(?<!\bself)(?<!\bcls)(?<!super\(\))\._[A-Za-z]|^\s*from tidegate\S* import (\([^)]*|[^\n(]*)\b_[A-Za-z]",
+    rf"(?<!\bself)(?<!\bcls)(?<!super\(\))\.(?!({'|'.join(OPEN_UNDERSCORES)})\b)_[A-Za-z]|"
+    r"^\s*from tidegate\S* import (\([^)]*|[^\n(]*)\b_[A-Za-z]",
     re.MULTILINE,
 )
 EMPTY_WORDS = frozenset({"manager", "handler", "helper", "helpers", "util", "utils", "base"})
@@ -328,7 +329,7 @@ def back_door_faults(source: Source) -> list[str]:
 
 def note_faults(source: Source) -> list[str]:
     """Topics of notes outside the module that knows them: notes made, told apart or named by a string."""
-    if source.module in (NOTES, *PACKED_NOTES):
+    if source.module in (NOTES, *PACKED_NOTES) or not maybe_note().search(source.text):
         return []
     faults = []
     for node in ast.walk(ast.parse(source.text)):
@@ -355,6 +356,12 @@ def is_topic(node: ast.expr) -> bool:
     if not (isinstance(node, ast.Attribute) and node.attr == "topic"):
         return False
     return not (isinstance(node.value, ast.Name) and node.value.id[:1].isupper())
+
+
+@cache
+def maybe_note() -> re.Pattern[str]:
+    """To parse a file takes long; few of them have such a text."""
+    return re.compile("|".join(("NoteAdded", "HostNote", "add_note", "topic", *map(re.escape, own_topics()))))
 
 
 @cache
