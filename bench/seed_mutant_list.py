@@ -668,7 +668,7 @@ MUTANTS = [
     Mutant(
         "unused keys of a config.json are not listed",
         "agent/config/foreign_file.py",
-        "return tuple(key for key in top.value if key != _MODEL_KEY and key not in load(found.preset).aliases)",
+        "return tuple(key for key in top.value if key != _MODEL_KEY and key not in load(source_format.preset).aliases)",
         "return ()",
         "COW-02",
     ),

@@ -101,13 +101,13 @@ def list_plugins(kind: PluginKind) -> list[Plugin]:
 
 def find_plugin(kind: PluginKind, name: str) -> Plugin | None:
     """The plugin of this name, or None. Raise BadInput if several packages offer it."""
-    found = [plugin for plugin in list_plugins(kind) if plugin.name == name]
-    if len(found) > 1:
-        packages = " and ".join(plugin.package for plugin in found)
+    matches = [plugin for plugin in list_plugins(kind) if plugin.name == name]
+    if len(matches) > 1:
+        packages = " and ".join(plugin.package for plugin in matches)
         raise BadInput(
             f"The {kind} {_quote(name)} is offered by several packages: {packages}.", "Uninstall all but one."
         )
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def make_module_plugin(kind: PluginKind, reference: str) -> Plugin:

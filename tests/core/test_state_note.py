@@ -151,6 +151,14 @@ def test_a_list_of_passages_that_was_cut_off_is_read_up_to_there() -> None:
     assert parse_answer("## State\n- a").passages is None
 
 
+def test_a_fence_that_nothing_closes_hides_no_section() -> None:
+    parsed = parse_answer("## State\n- a\n```\n- b\n## Facts\n- c\n## Passages\n[]")
+    assert parsed.sections == {"State": "- a\n- b", "Facts": "- c"}
+    assert parsed.passages == ()
+    closed = "## State\n```\n## Facts\n```\n- a"
+    assert parse_answer(closed).sections == {"State": "```\n## Facts\n```\n- a"}
+
+
 def test_half_a_character_in_the_list_of_passages_is_replaced() -> None:
     parsed = parse_answer('## State\n- a\n## Passages\n[{"find": "step \\ud800 one", "why": "next\\u202e"}]')
     assert parsed.passages == (WantedPassage("step \ufffd one", "next"),)

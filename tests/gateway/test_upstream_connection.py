@@ -6,7 +6,7 @@ import shutil
 import ssl
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -199,14 +199,96 @@ def test_an_upstream_is_asked_through_the_proxy_of_the_environment(
     assert proxy.heads[0].startswith(b"POST http://upstream.test/v1/messages HTTP/1.1\r\n")
 
 
-@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
-def test_the_certificates_of_node_clients_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
+def test_a_large_request_that_is_refused_before_it_is_read_gets_the_refusal(tmp_path: Path) -> None:
+    """The upstream does not read the body. What was not sent must not be taken for the next request."""
+    connections: list[asyncio.Task[None] | None] = []
+
+    async def run() -> list[int]:
+        is_over = asyncio.Event()
+
+        async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(asyncio.current_task())
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(b"HTTP/1.1 413 Too large\r\ncontent-length: 5\r\n\r\nlarge")
+            await is_over.wait()
+            writer.close()
+
+        server = await asyncio.start_server(refuse, "127.0.0.1", 0, limit=1_000)
+        upstream = Upstream("anthropic", "anthropic", f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        async with server, run_gateway(tmp_path, upstream) as running, open_http() as http:
+            url, body = running.url + "/anthropic/v1/files", b"x" * 30_000_000
+            statuses = [(await http.post(url, content=body)).status_code for _ in range(2)]
+            is_over.set()
+            await asyncio.gather(*filter(None, connections))
+            return statuses
+
+    assert asyncio.run(run()) == [413, 413]
+    assert len(connections) == 2
+
+
+@pytest.mark.parametrize(("status", "expected"), [(200, 200), (407, 502)])
+def test_an_upstream_with_tls_is_asked_through_a_tunnel(
+    status: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, tls = make_certificate(tmp_path)
+    monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(certificate))
+    asked: list[bytes] = []
+
+    async def run() -> httpx.Response:
+        upstream = RawUpstream(JSON_TYPE + LENGTH + b"\r\n" + ANSWER)
+        async with serve_raw(upstream, tls) as at:
+            port = int(at.url.rsplit(":", 1)[1].removesuffix("/base"))
+
+            tunnels: list[asyncio.Task[None] | None] = []
+
+            async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                tunnels.append(asyncio.current_task())
+                asked.append(await reader.readuntil(b"\r\n\r\n"))
+                writer.write(b"HTTP/1.1 %d X\r\n\r\n" % status)
+                other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
+                await asyncio.gather(pass_on(reader, other_writer), pass_on(other_reader, writer))
+
+            proxy = await asyncio.start_server(tunnel, "127.0.0.1", 0)
+            address = f"127.0.0.1:{proxy.sockets[0].getsockname()[1]}"
+            monkeypatch.setenv("https_proxy", f"http://me:p%40ss@{address}")
+            monkeypatch.setenv("no_proxy", "127.0.0.1")
+            there = Upstream("anthropic", "anthropic", "https://upstream.test")
+            async with proxy:
+                async with run_gateway(tmp_path / "data", there) as running, open_http() as http:
+                    url = running.url + "/v1/messages"
+                    response = await http.post(url, json=BODY, headers=headers_of("anthropic"))
+                await asyncio.gather(*filter(None, tunnels))
+                return response
+
+    response = asyncio.run(run())
+    assert response.status_code == expected, response.text
+    assert asked[0].startswith(b"CONNECT upstream.test:443 HTTP/1.1\r\nhost: upstream.test:443\r\n")
+    assert b"proxy-authorization: Basic bWU6cEBzcw==\r\n" in asked[0]
+
+
+async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while piece := await reader.read(65_536):
+            writer.write(piece)
+            await writer.drain()
+    writer.close()
+
+
+def make_certificate(folder: Path) -> tuple[Path, ssl.SSLContext]:
+    """A certificate for a server on this machine, and its context."""
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl makes the certificate")
+    key, certificate = folder / "key.pem", folder / "certificate.pem"
     making = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=test -days 2"
-    names = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run([*making.split(), *names], check=True, capture_output=True)
+    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:upstream.test"]
+    subprocess.run([*making.split(), *names, "-keyout", key, "-out", certificate], check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
+    return certificate, tls
+
+
+def test_the_certificates_of_node_clients_are_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    certificate, tls = make_certificate(tmp_path)
     answer = JSON_TYPE + LENGTH + b"\r\n" + ANSWER
     for file, status in ((certificate, 200), (tmp_path / "missing.pem", 502)):
         monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(file))

@@ -241,12 +241,12 @@ class Agent:
     async def _run_calls(self, calls: list[Call], unfit: set[str]) -> AsyncGenerator[AgentEvent, None]:
         """Run the calls. Adjacent calls of parallel tools run at the same time; results keep the order of the calls."""
         names = self.session.dialect.tool_names(self.session.view.tools)
-        named = [
+        calls_by_place = [
             self.toolbox.resolve_call(msgspec.structs.replace(call, name=names.get(call.name, call.name)))
             for call in calls
         ]
         for _, batch in groupby(
-            enumerate(named), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
+            enumerate(calls_by_place), lambda pair: -1 if self.toolbox.may_run_in_parallel(pair[1].name) else pair[0]
         ):
             parallel = [call for _, call in batch]
             for call in parallel:

@@ -76,20 +76,20 @@ def load_provider_plugin(plugin: Plugin) -> Callable[[ProviderTarget], object]:
 def open_plugin_provider(plugin: Plugin, target: ProviderTarget) -> Provider:
     """Make the provider of a plugin. Raise BadInput if that fails or it is not a provider."""
     try:
-        made = load_provider_plugin(plugin)(target)
-        problem = _find_provider_problem(made)
+        provider = load_provider_plugin(plugin)(target)
+        problem = _find_provider_problem(provider)
     except Exception as failure:
         raise plugin.make_error(f"did not open: {describe_failure(failure)}") from failure
     if problem:
         raise plugin.make_error(problem)
-    return PluginProvider(plugin, cast(Provider, made))
+    return PluginProvider(plugin, cast(Provider, provider))
 
 
-def _find_provider_problem(made: object) -> str:
+def _find_provider_problem(provider: object) -> str:
     for name in ("stream", "close"):
-        if not callable(getattr(made, name, None)):
-            return f"made a {type(made).__name__}, which has no method {name}"
-    model, wire = getattr(made, "model", None), getattr(made, "wire", None)
+        if not callable(getattr(provider, name, None)):
+            return f"made a {type(provider).__name__}, which has no method {name}"
+    model, wire = getattr(provider, "model", None), getattr(provider, "wire", None)
     if not isinstance(model, str) or not model:
         return "has no model: a provider has the attribute model, a text"
     return "" if wire in DIALECTS else f"speaks the dialect {wire!r}, which is not one of {', '.join(DIALECTS)}"

@@ -55,9 +55,9 @@ class RequestRecovery:
         session.recovery.learn_limits(window, error.prompt_tokens if overflowed else None)
 
     def _use_once(self, step: RecoveryStep) -> RecoveryStep:
-        found: RecoveryStep = "" if step in self._used_steps else step
+        choice: RecoveryStep = "" if step in self._used_steps else step
         self._used_steps.add(step)
-        return found
+        return choice
 
     def _may_shrink(self, error: ProviderError) -> bool:
         """Return whether a smaller request may help; after an unclear error it may, if the window was nearly full."""

@@ -112,8 +112,8 @@ class OpenAgent:
     @property
     def accepts_images(self) -> bool | None:
         """Whether the model takes images; None if not known. The setting models.NAME.images overrides the catalog."""
-        known = accepts_images(self.connection.provider.model, self.connection.model_overrides)
-        return known if self.session.dialect.capabilities.user_images else False
+        by_catalog = accepts_images(self.connection.provider.model, self.connection.model_overrides)
+        return by_catalog if self.session.dialect.capabilities.user_images else False
 
     def steer(self, user_input: str | Message, images: Sequence[Image] = ()) -> None:
         """Add a user message in the middle of a turn, see `Agent.steer`."""
@@ -193,9 +193,9 @@ class OpenAgent:
 
     def _plan_with_window(self, tokens: int | None) -> None:
         """Make the session use the window of the model, or the one that its policy chooses for such a model."""
-        chosen = self.session.policy.choose_window(tokens) if tokens else None
-        if chosen:
-            self.session.recovery.set_window(chosen)
+        window = self.session.policy.choose_window(tokens) if tokens else None
+        if window:
+            self.session.recovery.set_window(window)
 
     def _review_turn(self) -> None:
         """After a turn, check the reported usage."""
@@ -213,10 +213,12 @@ class OpenAgent:
                 ]
         self.notices += [self.spending.problem] if self.spending.problem else []
 
-    def _update_window(self, used: UsageReported) -> None:
+    def _update_window(self, report: UsageReported) -> None:
         """Raise a learned window that is smaller than what the provider has just accepted."""
         window = (
-            self.connection.confirm_tokens(used.input_tokens) if used.model == self.connection.provider.model else None
+            self.connection.confirm_tokens(report.input_tokens)
+            if report.model == self.connection.provider.model
+            else None
         )
         if window is not None and self.connection.window_resolver is not None:
             self.window = window
@@ -343,9 +345,9 @@ def _find_unchosen_model(
     if not connection.is_embedded or config.agent.model.provider:
         return None
     keys = find_provider_keys(environment)
-    known = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
+    hints = " ".join(f"${key} is set: try --model {name}/MODEL." for name, key in keys.items())
     place = f"No model is set in {_name_file(config)}." if config.unused_keys else "You have not chosen a model."
-    return UnchosenModel(f"{place} {connection.window.explanation}", known)
+    return UnchosenModel(f"{place} {connection.window.explanation}", hints)
 
 
 def _list_opening_notices(

@@ -46,9 +46,9 @@ def use_session_model(options: LaunchOptions, data: DataFolder) -> LaunchOptions
     if now:
         now = clean_line(now)
         notice += f" The configuration names {now}: /model {now} or --model {now} switches."
-    found = options._replace(model=model, notice=notice)
-    _check_model(found)
-    return found
+    new_options = options._replace(model=model, notice=notice)
+    _check_model(new_options)
+    return new_options
 
 
 def _describe_other_model(options: LaunchOptions, data: DataFolder, agent_model: AgentModel) -> str:

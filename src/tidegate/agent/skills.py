@@ -69,15 +69,15 @@ class Skills:
         """Return a line with name and description for each skill, as many as fit, and the number of the others."""
         counter = counter or TokenEstimator()
         lines = [f"- {skill.name}: {skill.description}" for skill in self.by_name.values()]
-        kept: list[str] = []
+        lines_to_show: list[str] = []
         for place, line in enumerate(lines):
             rest = len(lines) - place - 1
             more = [f"[{rest} more: list them with the tool skills]"] if rest else []
-            if counter.count_text("\n".join([*kept, line, *more])) > max_tokens:
-                kept.append(f"[{rest + 1} more: list them with the tool skills]")
+            if counter.count_text("\n".join([*lines_to_show, line, *more])) > max_tokens:
+                lines_to_show.append(f"[{rest + 1} more: list them with the tool skills]")
                 break
-            kept.append(line)
-        return "\n".join(kept)
+            lines_to_show.append(line)
+        return "\n".join(lines_to_show)
 
     def read_body(self, name: str) -> str:
         """Return the body of a skill."""

@@ -119,9 +119,12 @@ class SubagentTool:
         self._ask = ask
         self._meters = tuple(meters)
         self._slots = asyncio.Semaphore(self.limits.max_parallel)
-        named = "".join(f" {name}: {kind.description}." for name, kind in kinds.items() if len(kinds) > 1)
+        descriptions = "".join(f" {name}: {kind.description}." for name, kind in kinds.items() if len(kinds) > 1)
         self._function_tool = FunctionTool(
-            TASK_TOOL_NAME, _DESCRIPTION + (f" Kinds:{named}" if named else ""), TaskArguments, self._run_task
+            TASK_TOOL_NAME,
+            _DESCRIPTION + (f" Kinds:{descriptions}" if descriptions else ""),
+            TaskArguments,
+            self._run_task,
         )
 
     @property
@@ -139,15 +142,15 @@ class SubagentTool:
             kind, allowance = self.kinds[name], TokenAllowance(self.limits.max_tokens)
             toolbox = self._create_toolbox(kind)
             session = kind.open_session(context.session_name, toolbox.definitions())
-            ended = "interrupted"
+            ending = "interrupted"
             await _note(context, f"{session.name} began: {clip_chars(task.prompt, 200).text}")
             try:
                 work = await _run_subagent(self._create_agent(session, kind, toolbox, allowance, context), task.prompt)
                 work = work._replace(report=write_work_report(session.name, _list_work(session.session)))
-                ended = work.failure or "answered"
+                ending = work.failure or "answered"
             finally:
                 session.session.close()
-                await _note(context, f"{session.name} ended: {clip_chars(ended, 500).text}")
+                await _note(context, f"{session.name} ended: {clip_chars(ending, 500).text}")
         return self._format_result(work, allowance, session, context)
 
     def _create_toolbox(self, kind: SubagentKind) -> Toolbox:
@@ -166,13 +169,13 @@ class SubagentTool:
 
     def _create_agent(
         self,
-        opened: SubagentSession,
+        subagent: SubagentSession,
         kind: SubagentKind,
         toolbox: Toolbox,
         allowance: TokenAllowance,
         asker: ToolContext,
     ) -> Agent:
-        session = opened.session
+        session = subagent.session
         spending = SessionSpending(session)
         others: list[SpendMeter] = [*map(SubagentMeter, self._meters), allowance]
         meters = [*others, spending]
@@ -182,8 +185,8 @@ class SubagentTool:
         context = ToolContext(
             asker.workspace,
             session,
-            session_folder=opened.folder,
-            session_name=opened.name,
+            session_folder=subagent.folder,
+            session_name=subagent.name,
             data=asker.data,
             clock=asker.clock,
             environment=asker.environment,
@@ -199,14 +202,14 @@ class SubagentTool:
         )
 
     def _format_result(
-        self, work: "SubagentResult", allowance: TokenAllowance, opened: SubagentSession, context: ToolContext
+        self, work: "SubagentResult", allowance: TokenAllowance, subagent: SubagentSession, context: ToolContext
     ) -> ToolResult:
         """The answer, and a report of the work that the ledger of the asking session keeps."""
         asker = context.session
         limit = max(64, min(self.limits.max_result_tokens, asker.budget.room // _RESULT_SHARE))
         report = clip_tokens(work.report, limit // 4, asker.counter, mode="head", notice="").text
         text = clip_tokens(work.text, limit - asker.counter.count_text(report), asker.counter).text
-        ending = f"[{opened.name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
+        ending = f"[{subagent.name}: {work.steps} tool calls, {allowance.spent_tokens:,} tokens"
         if work.failure:
             ending += f"; not finished: {clip_chars(work.failure, 500).text}"
         whole = f"{text}\n{report}\n{ending}]" if report else f"{text}\n{ending}]"

@@ -98,12 +98,12 @@ def read_project_instructions(folder: Path | None, max_bytes: int = _MAX_PROJECT
 
 def list_refused_instructions(folder: Path) -> list[str]:
     """Say which files with instructions are not read because they are links or no files."""
-    refused: list[str] = []
+    reasons: list[str] = []
     for name in _PROJECT_FILES:
         try:
             read_project_file(folder / name, folder, 0)
         except OSError:
             continue
         except BadInput as reason:
-            refused.append(str(reason))
-    return refused
+            reasons.append(str(reason))
+    return reasons

@@ -87,16 +87,16 @@ class EventMasker:
         if isinstance(what, MessageAdded):
             message = self._mask_message(what.message)
             tokens = self._raise_count(what.tokens, before)
-            changed: EventPayload = msgspec.structs.replace(what, message=message, tokens=tokens)
+            new_payload: EventPayload = msgspec.structs.replace(what, message=message, tokens=tokens)
         elif isinstance(what, ViewEdited):
             edits = tuple(self._mask_edit(edit) for edit in what.edits)
-            changed = msgspec.structs.replace(what, why=self.mask_text(what.why), edits=edits)
+            new_payload = msgspec.structs.replace(what, why=self.mask_text(what.why), edits=edits)
         elif isinstance(what, UsageReported):
             return what
         else:
             text = self.mask_json(what.text) if is_note(what, *_JSON_NOTES) else self.mask_text(what.text)
-            changed = msgspec.structs.replace(what, text=text, tokens=self._raise_count(what.tokens, before))
-        return changed if self.count > before else what
+            new_payload = msgspec.structs.replace(what, text=text, tokens=self._raise_count(what.tokens, before))
+        return new_payload if self.count > before else what
 
     def _raise_count(self, tokens: int, before: int) -> int:
         return tokens + _EXTRA_TOKENS * (self.count - before) if tokens else 0
@@ -130,8 +130,8 @@ class EventMasker:
             return Thinking(self.mask_text(part.text))
         if self._mask(part.block) == part.block:
             return part
-        found = _parsed(part.block)
-        text = "\n".join(_reasoning(found.value)) if found is not None else ""
+        block = _parsed(part.block)
+        text = "\n".join(_reasoning(block.value)) if block is not None else ""
         self.count += not text
         return Thinking(self.mask_text(text) if text else _MASK)
 

@@ -28,7 +28,7 @@ def check_is_inside(path: Path, folder: Path) -> Path:
 def read_project_file(path: Path, folder: Path, max_bytes: int, *, hard_links: bool = False) -> bytes:
     """Read the first bytes of a file. BadInput if it is not in `folder`, no plain file or, by default, a hard link."""
     file = os.open(check_is_inside(path, folder), _OPEN)
-    with open(file, "rb") as opened:
+    with open(file, "rb") as stream:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode):
             raise BadInput(f"{path.name} is not a file.", "Put a plain text file there.")
@@ -36,4 +36,4 @@ def read_project_file(path: Path, folder: Path, max_bytes: int, *, hard_links: b
             raise BadInput(
                 f"{path.name} has {status.st_nlink} names (hard links), and is not read.", "Put a copy of it there."
             )
-        return opened.read(max_bytes)
+        return stream.read(max_bytes)

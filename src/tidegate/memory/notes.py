@@ -110,25 +110,25 @@ class Notes:
         day = f"{moment:%Y-%m-%d}.md"
         heading = f"## {moment:%H:%M:%S} · {_heading_field(source, 80) or '-'} · {_one_line(title, 120) or 'Note'}"
         guarded = _LIKE_HEADING.sub(r"\1\\", text)
-        found = [""]
+        day_box = [""]
 
         def change(old: str | None) -> str | None:
-            found[0] = self._find_day_with(text, guarded)
-            if found[0]:
+            day_box[0] = self._find_day_with(text, guarded)
+            if day_box[0]:
                 return None
             before = f"# {moment:%Y-%m-%d}" if old is None else old.rstrip()
             return f"{before}\n\n{heading}\n\n{guarded}\n".lstrip()
 
-        return day if self.folder.update(day, change) else found[0]
+        return day if self.folder.update(day, change) else day_box[0]
 
     def _find_day_with(self, text: str, guarded: str) -> str:
         """Return the daily note that contains this text as an entry, searching the newest first."""
         for day in reversed(self.daily_names()):
             try:
-                held = self.folder.read(day) or ""
+                day_text = self.folder.read(day) or ""
             except BadInput:
                 continue
-            if guarded in held and any(entry.text == text for entry in parse_note_entries(held)):
+            if guarded in day_text and any(entry.text == text for entry in parse_note_entries(day_text)):
                 return day
         return ""
 
@@ -137,10 +137,10 @@ class Notes:
         if self._mask(name) != name:
             raise BadInput("The name of this note holds a secret; nothing was written.", "Give it another name.")
         text, about = clean_note_text(self._mask(text)) + "\n", self._mask(about)
-        written = self.folder.update(name, lambda old: None if old == text else text)
+        is_new = self.folder.update(name, lambda old: None if old == text else text)
         if about and name != INDEX_NOTE:
             self.folder.update(INDEX_NOTE, lambda old: _set_index_line(old, name, _one_line(about, 200)))
-        return written
+        return is_new
 
     def remove(self, name: str) -> bool:
         """Remove a note and its line in the index."""

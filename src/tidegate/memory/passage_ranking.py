@@ -34,7 +34,7 @@ def compute_rarity(count: int, total: int) -> float:
 
 
 def rank_passages(
-    found: Sequence[RankedPassage], rarities: Mapping[str, float], *, prefix: bool
+    passages: Sequence[RankedPassage], rarities: Mapping[str, float], *, prefix: bool
 ) -> list[RankedPassage]:
     """Return the best passage of each message, the best message first.
 
@@ -42,10 +42,10 @@ def rank_passages(
     it. Among equals the order of `found` decides.
     """
     weights = {term: weight for word, weight in rarities.items() for term in terms_of(word)}
-    counts = [Counter(terms_of(each.passage.text)) for each in found]
+    counts = [Counter(terms_of(each.passage.text)) for each in passages]
     mean = sum(map(Counter.total, counts)) / max(1, len(counts))
     scored: dict[_MessageKey, list[tuple[float, int]]] = {}
-    for nth, (each, words) in enumerate(zip(found, counts, strict=True)):
+    for nth, (each, words) in enumerate(zip(passages, counts, strict=True)):
         score = _score_passage(words, weights, mean, prefix=prefix)
         scored.setdefault(_key_of(each.passage), []).append((score, -nth))
     own: dict[_MessageKey, float] = {}
@@ -54,7 +54,7 @@ def rank_passages(
         own[key] = some[0][0] + PASSAGE_SHARE * sum(score for score, _ in some[1 : MAX_PASSAGES + 1])
     totals = {key: score + NEIGHBOR_SHARE * _sum_neighbors(key, own) for key, score in own.items()}
     order = sorted(totals, key=lambda key: (totals[key], scored[key][0][1]), reverse=True)
-    return [RankedPassage(found[-scored[key][0][1]].passage, totals[key]) for key in order]
+    return [RankedPassage(passages[-scored[key][0][1]].passage, totals[key]) for key in order]
 
 
 def _score_passage(words: Counter[str], weights: Mapping[str, float], mean: float, *, prefix: bool) -> float:

@@ -43,10 +43,10 @@ def _letters(word: str) -> str:
     """Return the word with each y that is a vowel as i, and each that is a consonant as j."""
     if "y" not in word:
         return word
-    found = ""
+    letters = ""
     for letter in word:
-        found += letter if letter != "y" else "i" if found and found[-1] not in "aeiou" else "j"
-    return found
+        letters += letter if letter != "y" else "i" if letters and letters[-1] not in "aeiou" else "j"
+    return letters
 
 
 def _measure(stem: str) -> int:

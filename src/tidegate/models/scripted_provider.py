@@ -89,8 +89,8 @@ class ScriptedProvider:
         except StopIteration:
             raise GiveUp(f"The script has no step {len(self.requests)}.", "Add one, or ask less often.") from None
         if callable(step):
-            made = step(request)
-            step = await made if inspect.isawaitable(made) else made
+            answer = step(request)
+            step = await answer if inspect.isawaitable(answer) else answer
         return ScriptedAnswer(text=step) if isinstance(step, str) else step
 
     def _with_usage(self, answer: ScriptedAnswer, request: bytes) -> ScriptedAnswer:

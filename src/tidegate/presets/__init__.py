@@ -43,8 +43,8 @@ def find_preset_of_aliases(keys: frozenset[str]) -> str:
 @cache
 def find_preset_of_setting(name: str) -> str:
     """The preset with a setting of this name, which only one may have."""
-    (found,) = (preset for preset in preset_names() if name in _shipped(preset).settings)
-    return found
+    (name_of_preset,) = (preset for preset in preset_names() if name in _shipped(preset).settings)
+    return name_of_preset
 
 
 def load(
@@ -64,16 +64,16 @@ def load(
     installed packages offer and, as `module:name`, any function that can be imported; `import_stages=False` forbids
     the latter, for a file that you do not trust. See docs/extending.md.
     """
-    wanted = os.fspath(name_or_path)
+    name = os.fspath(name_or_path)
     known_stages = _KnownStages(stages, import_stages)
-    if wanted in preset_names():
+    if name in preset_names():
         if not overrides:
-            return _shipped(wanted)
-        source = f"{wanted}.yaml"
+            return _shipped(name)
+        source = f"{name}.yaml"
         data = resources.files(__name__).joinpath(source).read_bytes()
     else:
-        source = wanted.encode("utf-8", "backslashreplace").decode()
-        data = _read(wanted)
+        source = name.encode("utf-8", "backslashreplace").decode()
+        data = _read(name)
     return parse_policy(
         _decoded(data, source),
         source=source,
@@ -86,10 +86,10 @@ def load(
 class _KnownStages(Mapping[str, Stage]):
     """The stages that a policy file may name. Packages are searched only for a name that is not known otherwise."""
 
-    def __init__(self, given: Iterable[Stage], import_stages: bool) -> None:
+    def __init__(self, functions: Iterable[Stage], import_stages: bool) -> None:
         self._stages = dict(STAGES)
         self._import_stages = import_stages
-        for stage in given:
+        for stage in functions:
             name = getattr(stage, "__name__", "")
             problem = find_stage_problem(stage, RULE_KEYS)
             if not name or problem:
@@ -107,16 +107,16 @@ class _KnownStages(Mapping[str, Stage]):
 
     def _find(self, name: str) -> Plugin:
         is_reference = re.fullmatch(r"[\w.]*\w:\w[\w.]*", name)
-        found = make_module_plugin("stage", name) if is_reference else find_plugin("stage", name)
-        if found is None:
+        plugin = make_module_plugin("stage", name) if is_reference else find_plugin("stage", name)
+        if plugin is None:
             raise KeyError(name)
-        if not found.package and not self._import_stages:
+        if not plugin.package and not self._import_stages:
             raise BadInput(
                 f"The stage {quote_value(name)} would import a module, and this policy file is not trusted to do that.",
                 "A project's file chose this policy. Choose it in your own tidegate.yaml or with --policy, or install"
                 " the stage as a package (docs/extending.md).",
             )
-        return found
+        return plugin
 
     def __iter__(self) -> Iterator[str]:
         yield from {*self._stages, *(plugin.name for plugin in list_plugins("stage"))}

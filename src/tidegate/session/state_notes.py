@@ -50,6 +50,7 @@ from tidegate.core.state_note.note import (
 )
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import QuotedPassages, quote_passages
+from tidegate.core.state_note.rendering import quote_frame
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
 from tidegate.core.turns import Group, split_groups
@@ -606,7 +607,7 @@ def _join_lines(kept: str, new: str) -> str:
 
 
 def quote_orders(text: str) -> str:
-    return "\n".join(map(quote_order, text.split("\n")))
+    return "\n".join(quote_frame(quote_order(line)) for line in text.split("\n"))
 
 
 def trim_sections(

@@ -12,11 +12,11 @@ async def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
 
     SIGTERM and SIGHUP cancel it, as Ctrl-C does; the status then says which signal it was.
     """
-    task, received = asyncio.ensure_future(work), list[int]()
+    task, signals = asyncio.ensure_future(work), list[int]()
     loop = asyncio.get_running_loop()
 
     def stop(number: int) -> None:
-        received.append(number)
+        signals.append(number)
         task.cancel()
 
     handled = [each for each in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_DFL]
@@ -25,10 +25,10 @@ async def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if not received:
+        if not signals:
             raise
     finally:
         for each in handled:
             loop.remove_signal_handler(each)
     print("tidegate: stopped", file=sys.stderr)
-    return 128 + received[0]
+    return 128 + signals[0]

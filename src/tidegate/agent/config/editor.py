@@ -191,11 +191,11 @@ def _set_value(top: Any, change: _SettingChange, file: Path) -> None:
         index += 1
         if has_ids:
             ident = change.path[index]
-            found = next((each for each in inner if isinstance(each, dict) and each.get("id") == ident), None)
-            if found is None:
-                found = {"id": ident}
-                inner.append(found)
-            inner, index = found, index + 1
+            entry = next((each for each in inner if isinstance(each, dict) and each.get("id") == ident), None)
+            if entry is None:
+                entry = {"id": ident}
+                inner.append(entry)
+            inner, index = entry, index + 1
         if not isinstance(inner, dict):
             raise BadInput(f"{'.'.join(change.path[:index])} is not a mapping in {file}.", "Change it there by hand.")
         mapping = inner

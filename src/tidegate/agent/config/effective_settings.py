@@ -37,22 +37,20 @@ class EffectiveSetting(NamedTuple):
 def list_effective_settings(config: ResolvedConfig, environment: Mapping[str, str]) -> list[EffectiveSetting]:
     """List every value this agent runs with, and where it comes from."""
     settings = msgspec.structs.replace(config.settings, agents=())
-    found = list(
-        _flatten_settings(config, settings, "", skip=frozenset({"agents", "execution.context", "policy.name"}))
-    )
+    rows = list(_flatten_settings(config, settings, "", skip=frozenset({"agents", "execution.context", "policy.name"})))
     agent = f"agents.{config.agent.id}"
-    found += _flatten_settings(config, config.agent, agent, skip=frozenset({f"{agent}.model.context"}))
-    found += _flatten_settings(config, config.context, "context", skip=frozenset())
+    rows += _flatten_settings(config, config.agent, agent, skip=frozenset({f"{agent}.model.context"}))
+    rows += _flatten_settings(config, config.context, "context", skip=frozenset())
     if config.automatic_rule:
-        found.append(EffectiveSetting(f"execution.hooks.{config.automatic_rule}", "true", "context.auto_compact"))
+        rows.append(EffectiveSetting(f"execution.hooks.{config.automatic_rule}", "true", "context.auto_compact"))
     source = "default" if config.policy_context is None else "context"
-    found.append(EffectiveSetting("policy.name", config.policy_name, config.sources.get("policy.name", source)))
-    found += _list_target_settings(config, "model", resolve_model_target(config, environment), f"{agent}.model")
+    rows.append(EffectiveSetting("policy.name", config.policy_name, config.sources.get("policy.name", source)))
+    rows += _list_target_settings(config, "model", resolve_model_target(config, environment), f"{agent}.model")
     if config.context.summary_model is not None:
-        found += _list_target_settings(
+        rows += _list_target_settings(
             config, "summary", resolve_summary_target(config, environment), "context.summary_model"
         )
-    return _add_notes(config, found)
+    return _add_notes(config, rows)
 
 
 def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list[EffectiveSetting]:

@@ -20,18 +20,18 @@ _MODEL_KEY: Final = "model"
 
 def adapt_foreign_file(top: YamlNode) -> YamlNode:
     """Return the file of another system as a `tidegate.yaml` would say it; any other file is returned as it is."""
-    found = _recognize(top)
-    if found is None:
+    source_format = _recognize(top)
+    if source_format is None:
         return top
-    aliases = load(found.preset).aliases
+    aliases = load(source_format.preset).aliases
     if not aliases:
         raise top.place.make_error(
-            f"this is a configuration of {found.system}.",
+            f"this is a configuration of {source_format.system}.",
             f"Run `tidegate config import {top.place.source}`, which writes a tidegate.yaml.",
         )
     assert isinstance(top.value, dict)
     settings = {key: node for key, node in top.value.items() if key in aliases}
-    name = top._replace(value=found.preset, size=1)
+    name = top._replace(value=source_format.preset, size=1)
     fields = {"name": name, "settings": top._replace(value=settings)}
     adapted = {"policy": top._replace(value=fields)}
     model = top.value.get(_MODEL_KEY)
@@ -45,17 +45,17 @@ def adapt_foreign_file(top: YamlNode) -> YamlNode:
 
 def list_unused_keys(top: YamlNode) -> tuple[str, ...]:
     """Return the keys of a file of another system that are not used here."""
-    found = _recognize(top)
-    if found is None or not isinstance(top.value, dict):
+    source_format = _recognize(top)
+    if source_format is None or not isinstance(top.value, dict):
         return ()
-    return tuple(key for key in top.value if key != _MODEL_KEY and key not in load(found.preset).aliases)
+    return tuple(key for key in top.value if key != _MODEL_KEY and key not in load(source_format.preset).aliases)
 
 
 def _recognize(top: YamlNode) -> ForeignFormat | None:
     if not isinstance(top.value, dict) or not top.place.source.endswith(FOREIGN_ENDING):
         return None
-    found = recognize_format({key: _to_shape(node) for key, node in top.value.items()})
-    return None if found is None or found.is_native else found
+    source_format = recognize_format({key: _to_shape(node) for key, node in top.value.items()})
+    return None if source_format is None or source_format.is_native else source_format
 
 
 def _to_shape(node: YamlNode) -> object:
@@ -79,9 +79,9 @@ def set_foreign_value(text: str, name: str, value: object) -> str:
 
 def _read_object(text: str) -> dict[str, object]:
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        value = None
+    if not isinstance(value, dict):
         raise BadInput("This file is not a JSON object.", "Change it by hand.")
-    return found
+    return value

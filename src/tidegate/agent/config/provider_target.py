@@ -99,11 +99,11 @@ def resolve_target(
             f" {', '.join(KNOWN_PROVIDERS)}.",
         )
     name = agent_model.provider or EMBEDDED_PROVIDER
-    declared, known = providers.get(name), KNOWN_PROVIDERS.get(name)
+    declared, defaults = providers.get(name), KNOWN_PROVIDERS.get(name)
     variable = base_url_variable(name)
     address = environment.get(variable, "")
-    plugin = find_plugin("provider", name) if declared is None and known is None else None
-    if declared is None and known is None and plugin is None and not (address or agent_model.config.base_url):
+    plugin = find_plugin("provider", name) if declared is None and defaults is None else None
+    if declared is None and defaults is None and plugin is None and not (address or agent_model.config.base_url):
         names = {*KNOWN_PROVIDERS, *providers, *(each.name for each in list_plugins("provider"))}
         raise BadInput(
             f"The provider {quote_value(name)} is not known and has no base URL.",
@@ -113,17 +113,17 @@ def resolve_target(
         (address, f"${variable}"),
         (agent_model.config.base_url, "config.base_url"),
         (declared.base_url if declared else "", f"providers.{name}.base_url"),
-        (known.base_url if known else "", "default"),
+        (defaults.base_url if defaults else "", "default"),
     )
     base_url, base_url_source = next((each for each in choices if each[0]), ("", "default"))
-    key_env = (declared.key_env if declared else "") or (known.key_env if known else "")
+    key_env = (declared.key_env if declared else "") or (defaults.key_env if defaults else "")
     key, key_source = str(agent_model.config.api_key), "config.api_key"
     if not key and key_env:
         key, key_source = environment.get(key_env, ""), f"${key_env}"
     return ProviderTarget(
         provider=name,
         model=agent_model.model,
-        wire=_choose_dialect(agent_model, declared, known),
+        wire=_choose_dialect(agent_model, declared, defaults),
         base_url=base_url,
         base_url_source=base_url_source,
         api_key=SecretString(key),
@@ -131,21 +131,23 @@ def resolve_target(
         headers={**(declared.headers if declared else {}), **agent_model.config.headers},
         timeout=agent_model.timeout,
         plugin=plugin,
-        loads_models=_loads_models(declared, known),
+        loads_models=_loads_models(declared, defaults),
     )
 
 
-def _loads_models(declared: ProviderSettings | None, known: ProviderSettings | None) -> bool:
+def _loads_models(declared: ProviderSettings | None, defaults: ProviderSettings | None) -> bool:
     if declared is not None and declared.loads_models is not None:
         return declared.loads_models
-    return known is not None and known.loads_models is True
+    return defaults is not None and defaults.loads_models is True
 
 
-def _choose_dialect(agent_model: AgentModel, declared: ProviderSettings | None, known: ProviderSettings | None) -> str:
+def _choose_dialect(
+    agent_model: AgentModel, declared: ProviderSettings | None, defaults: ProviderSettings | None
+) -> str:
     """Return the dialect of the model's backend; for `openai_compat`, the provider's variant of it if there is one."""
     if agent_model.backend is not None and agent_model.backend != "openai_compat":
         return _DIALECT_BY_BACKEND[agent_model.backend]
-    wire = (declared.wire if declared else None) or (known.wire if known else None)
+    wire = (declared.wire if declared else None) or (defaults.wire if defaults else None)
     if agent_model.backend == "openai_compat":
         return wire if wire and get_dialect(wire).family == "openai_chat" else "openai_chat"
     return wire or resolve_dialect("", agent_model.model).name

@@ -189,9 +189,13 @@ def resolve_summary_target(config: ResolvedConfig, environment: Mapping[str, str
 def collect_secret_values(config: ResolvedConfig, environment: Mapping[str, str]) -> tuple[str, ...]:
     """Return every key and header of this configuration, so that they can be masked in files."""
     targets = resolve_model_target(config, environment), resolve_summary_target(config, environment)
-    used = msgspec.structs.replace(config.settings, agents=(config.agent,))
-    found = [*(target.api_key for target in targets), *_iterate_secrets(used), *_iterate_secrets(config.context)]
-    return tuple(dict.fromkeys(key for key in found if key))
+    own_settings = msgspec.structs.replace(config.settings, agents=(config.agent,))
+    secrets = [
+        *(target.api_key for target in targets),
+        *_iterate_secrets(own_settings),
+        *_iterate_secrets(config.context),
+    ]
+    return tuple(dict.fromkeys(key for key in secrets if key))
 
 
 def _iterate_secrets(value: object) -> Iterator[str]:

@@ -35,13 +35,13 @@ class RuleNotice(NamedTuple):
 
 def make_rule_notice(config: ResolvedConfig, folder: Path | None) -> RuleNotice:
     """Make the notice about rules that were not explained yet. Its text is empty if there are none."""
-    known = _read_explained(folder)
+    explained_keys = _read_explained(folder)
     lines: list[str] = []
     explained: list[str] = []
     for number, rule in enumerate(config.settings.capabilities.allow_commands, 1):
         source = config.sources.get(f"capabilities.allow_commands.{number}", "capabilities.allow_commands")
         key = f"{source.partition(' ')[0].rpartition(':')[0]}: {rule}"
-        if key in known:
+        if key in explained_keys:
             continue
         lines.append(f'{source}: "{rule}" {describe_command_rule(rule)}. {suggest_command_rule(rule)}')
         explained += [key] if parse_command_rule(rule) is not None else []

@@ -32,14 +32,14 @@ def find_risky_keys(top: YamlNode) -> list[str]:
     keys = top.entries
     models = list(_iterate_models(top))
     hooks, steps = top.find("execution", "hooks"), top.find("execution", "max_steps")
-    found = [key for key in _RISKY_KEYS if key in keys]
-    found += ["agents[].model.config"] if any("config" in each for each in models) else []
-    found += ["agents[].model.model (a file of weights)"] if any(map(_loads_weights, models)) else []
-    found += ["execution.hooks"] if hooks is not None and hooks.elements else []
-    found += ["execution.max_steps"] if steps is not None and _is_above(steps, ExecutionSettings().max_steps) else []
+    risks = [key for key in _RISKY_KEYS if key in keys]
+    risks += ["agents[].model.config"] if any("config" in each for each in models) else []
+    risks += ["agents[].model.model (a file of weights)"] if any(map(_loads_weights, models)) else []
+    risks += ["execution.hooks"] if hooks is not None and hooks.elements else []
+    risks += ["execution.max_steps"] if steps is not None and _is_above(steps, ExecutionSettings().max_steps) else []
     catalog = keys["models"].entries.values() if "models" in keys else ()
     priced = any(price in model.entries for model in catalog for price in PRICE_KEYS)
-    return [*found, "prices under models"] if priced else found
+    return [*risks, "prices under models"] if priced else risks
 
 
 def find_environment_variables(node: YamlNode) -> Iterator[str]:
@@ -78,8 +78,8 @@ def check_trust(files: ConfigFiles, sources: ConfigSources) -> None:
     """Raise BadInput if the project's file needs trust and the user has not given it."""
     if sources.is_explicit or sources.project is None or _read_trusted(files).get(_trust_key(files)) == sources.digest:
         return
-    given = sources.user.find("allow_env") if sources.user is not None else None
-    allowed = [each.value for each in given.elements] if given is not None else []
+    allow_env = sources.user.find("allow_env") if sources.user is not None else None
+    allowed = [each.value for each in allow_env.elements] if allow_env is not None else []
     variables = sorted({name for name in find_environment_variables(sources.project) if name not in allowed})
     risks = find_risky_keys(sources.project)
     if not risks and not variables:
@@ -100,9 +100,9 @@ def trust_project_file(files: ConfigFiles) -> bool:
     data = read_project_config(files)
     if data is None:
         return False
-    known = {**_read_trusted(files), _trust_key(files): hashlib.sha256(data).hexdigest()}
+    entries = {**_read_trusted(files), _trust_key(files): hashlib.sha256(data).hexdigest()}
     make_folder(files.user.parent)
-    write_atomically(files.user.parent / _TRUSTED_FILE, msgspec.json.format(msgspec.json.encode(known)))
+    write_atomically(files.user.parent / _TRUSTED_FILE, msgspec.json.format(msgspec.json.encode(entries)))
     return True
 
 

@@ -61,9 +61,9 @@ ALLOW_ALL = ApprovalRules(default_verdict="allow")
 
 def decide_approval(approval: ApprovalRules, name: str, arguments: Mapping[str, Any]) -> ApprovalRuling:
     rulings = [_decide_alone(each, name, arguments) for each in (approval, *approval.bounds)]
-    found = [ruling for ruling in rulings if ruling is not None]
+    decisions = [ruling for ruling in rulings if ruling is not None]
     return max(
-        found,
+        decisions,
         key=lambda ruling: VERDICTS_BY_STRICTNESS.index(ruling.verdict),
         default=ApprovalRuling("ask", _NO_RULE_REASON),
     )

@@ -71,9 +71,9 @@ def convert_arguments(struct: type[_S], arguments: Mapping[str, Any]) -> _S:
     missing = [each.name for each in msgspec.structs.fields(struct) if each.required and each.name not in arguments]
     if missing:
         raise BadInput(f"The argument {missing[0]!r} is missing.", _list_arguments(fields))
-    given = {name: value for name, value in arguments.items() if value is not None or name in missing}
+    values = {name: value for name, value in arguments.items() if value is not None or name in missing}
     try:
-        return msgspec.convert(given, struct, strict=False)
+        return msgspec.convert(values, struct, strict=False)
     except (msgspec.MsgspecError, UnicodeEncodeError, RecursionError) as error:
         raise BadInput(f"An argument is wrong: {error}.".replace("`$.", "`"), _list_arguments(fields)) from error
 

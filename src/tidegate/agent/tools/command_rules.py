@@ -72,9 +72,9 @@ class CommandRule(NamedTuple):
 
 def parse_command_rule(text: str) -> CommandRule | None:
     """Return the allow rule, or None for a text that can match no command."""
-    stripped = text.strip(" \t")
-    open_ended = stripped.endswith((" *", "\t*"))
-    arguments = split_command(stripped[:-1] if open_ended else stripped)
+    pattern = text.strip(" \t")
+    open_ended = pattern.endswith((" *", "\t*"))
+    arguments = split_command(pattern[:-1] if open_ended else pattern)
     return None if arguments is None else CommandRule(arguments, open_ended)
 
 

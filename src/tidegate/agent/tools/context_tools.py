@@ -56,8 +56,8 @@ async def _run_memory_write(arguments: MemoryWriteArguments, context: ToolContex
     notes = _require_data(context).notes
     if arguments.note:
         about = arguments.about or arguments.text.strip().split("\n", 1)[0]
-        written = await asyncio.to_thread(notes.write, arguments.note, arguments.text, about=about)
-        return ToolResult(f"{'Wrote' if written else 'Unchanged:'} {arguments.note}.")
+        is_new = await asyncio.to_thread(notes.write, arguments.note, arguments.text, about=about)
+        return ToolResult(f"{'Wrote' if is_new else 'Unchanged:'} {arguments.note}.")
     day = await asyncio.to_thread(notes.add_entry, arguments.text, source=context.session_name, title=arguments.about)
     return ToolResult(f"Noted in {day}.")
 
@@ -76,14 +76,14 @@ async def _run_memory_search(arguments: MemorySearchArguments, context: ToolCont
 
 async def _run_recall(arguments: RecallArguments, context: ToolContext) -> ToolResult:
     session = context.session
-    found = await asyncio.to_thread(
+    excerpt = await asyncio.to_thread(
         session.history.search,
         arguments.what,
         max_chars=arguments.max_chars or _DEFAULT_RECALL_CHARS,
         offset=arguments.offset,
         whole_chars=0 if arguments.max_chars else session.whole_recall_chars,
     )
-    return ToolResult(found.text)
+    return ToolResult(excerpt.text)
 
 
 async def _run_earlier_recall(arguments: EarlierRecallArguments, context: ToolContext) -> ToolResult:

@@ -37,20 +37,20 @@ class PluginTool:
 
 def load_tool_plugin(plugin: Plugin) -> AgentTool:
     """Import a tool and check its definition. Raise BadInput if it cannot be offered to a model."""
-    made = plugin.load()
+    tool = plugin.load()
     try:
-        problem = _find_tool_problem(plugin, made)
+        problem = _find_tool_problem(plugin, tool)
     except Exception as failure:
         raise plugin.make_error(f"cannot be described: {describe_failure(failure)}") from failure
     if problem:
         raise plugin.make_error(problem)
-    return PluginTool(plugin, cast(AgentTool, made))
+    return PluginTool(plugin, cast(AgentTool, tool))
 
 
-def _find_tool_problem(plugin: Plugin, made: object) -> str:
-    definition = getattr(made, "tool", None)
-    if not isinstance(definition, Tool) or not callable(made):
-        return f"is a {type(made).__name__}: a tool plugin is an AgentTool, for example a FunctionTool"
+def _find_tool_problem(plugin: Plugin, tool: object) -> str:
+    definition = getattr(tool, "tool", None)
+    if not isinstance(definition, Tool) or not callable(tool):
+        return f"is a {type(tool).__name__}: a tool plugin is an AgentTool, for example a FunctionTool"
     if definition.name != plugin.name:
         return f'calls itself "{definition.name}": a tool has the name of its entry point'
     if definition.name in BUILTIN_TOOL_NAMES:

@@ -69,14 +69,18 @@ def parse_answer(answer: str) -> ParsedAnswer:
 
 
 def _split_sections(text: str) -> tuple[dict[str, str], dict[str, str], str | None]:
-    """The sections by their proper headings, those with changes only, and the text under the passages' heading."""
+    """The sections by their proper headings, those with changes only, and the text under the passages' heading.
+
+    A fence that nothing closes is removed: it would hide all headings after it.
+    """
     found: dict[str, list[str]] = {}
     changed: set[str] = set()
     current = ""
-    fence = ""
-    for line in text.split("\n"):
+    fence, opened = "", -1
+    for number, line in enumerate(text.split("\n")):
         mark = re.match(r"\s*(`{3,})", line)
         if mark:
+            opened = opened if fence else number
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         name = "" if fence or mark else _match_heading(line)
         if name:
@@ -86,6 +90,8 @@ def _split_sections(text: str) -> tuple[dict[str, str], dict[str, str], str | No
                 changed.add(current)
         elif current:
             found[current].append(line.rstrip())
+    if fence:
+        return _split_sections("\n".join(line for n, line in enumerate(text.split("\n")) if n != opened))
     listed = "\n".join(found.pop(PASSAGES_HEADING)) if PASSAGES_HEADING in found else None
     sections: dict[str, str] = {}
     for heading, lines in found.items():

@@ -13,7 +13,9 @@ from tidegate.core.state_note.check import find_marked_lines
 from tidegate.core.state_note.note import write_sections
 
 NOTE_HEADING: Final = "[State of the work"
+_PASSAGES: Final = "[Passages, quoted word for word from the log:]"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
+_FRAME: Final = (NOTE_HEADING, _PASSAGES[:10], _END[:11])
 _BLOCK_END: Final = "[End of the state of the work.]"
 _FENCE: Final = re.compile(r"`{3,}")
 
@@ -44,11 +46,17 @@ def render_block_note(note: StateNote, passages: Sequence[NotePassage]) -> Messa
 
 def _make_message(texts: list[str], passages: Sequence[NotePassage], end: str) -> Message:
     if passages:
-        texts.append("[Passages, quoted word for word from the log:]")
+        texts.append(_PASSAGES)
     texts += map(render_passage, passages)
     texts.append(end)
     # Some dialects join the texts of a message: the end of a fence needs a line of its own.
     return Message("user", tuple(Text(f"{text}\n") for text in texts), kind=STATE_NOTE, user_visible=False)
+
+
+def quote_frame(line: str) -> str:
+    """A line of a section that looks like a heading or the end of the note, as a quotation; any other as it is."""
+    words = line.lstrip(" \t-*>#")
+    return f'- words found in the record: "{words}"' if words.startswith(_FRAME) else line
 
 
 def render_passage(passage: NotePassage) -> str:

@@ -99,8 +99,8 @@ def compare_lines(change: FileChange, context: int = _CONTEXT_LINES) -> FileDiff
     """Compare the lines before and after, with this many lines that stayed around each change."""
     before, after = (change.before or "").splitlines(), change.after.splitlines()
     if max(len(before), len(after)) > _MAX_COMPARED_LINES or not before or not after:
-        marked = [DiffLine("-", line) for line in before] + [DiffLine("+", line) for line in after]
-        return FileDiff(marked, len(after), len(before))
+        diff_lines = [DiffLine("-", line) for line in before] + [DiffLine("+", line) for line in after]
+        return FileDiff(diff_lines, len(after), len(before))
     lines: list[DiffLine] = []
     added = removed = 0
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
@@ -117,9 +117,9 @@ def compare_lines(change: FileChange, context: int = _CONTEXT_LINES) -> FileDiff
 def _shorten_kept(lines: list[str], context: int, *, is_first: bool, is_last: bool) -> list[DiffLine]:
     """Return the lines near the changes around them, and a remark in place of the others between two changes."""
     head, tail = (0 if is_first else context), (0 if is_last else context)
-    skipped = len(lines) - head - tail
-    if skipped <= 0:
+    omitted_count = len(lines) - head - tail
+    if omitted_count <= 0:
         return [DiffLine(" ", line) for line in lines]
-    remark = [] if is_first or is_last else [DiffLine("…", f"{skipped:,} lines are the same")]
+    remark = [] if is_first or is_last else [DiffLine("…", f"{omitted_count:,} lines are the same")]
     near = [DiffLine(" ", line) for line in (*lines[:head], *lines[len(lines) - tail :])]
     return [*near[:head], *remark, *near[head:]]

@@ -82,8 +82,8 @@ def resolve_write_path(context: ToolContext, name: str) -> ConfinedPath:
 
 def is_also_session_file(context: ToolContext, place: ConfinedPath, name: str) -> bool:
     """Return whether the session has a file of the same name, which the model may have meant."""
-    kept = None if name.startswith(SESSION_PATH_PREFIX) else _resolve_in_session(context, name)
-    return kept is not None and kept.path != place.path and os.path.isfile(kept.path)
+    session_place = None if name.startswith(SESSION_PATH_PREFIX) else _resolve_in_session(context, name)
+    return session_place is not None and session_place.path != place.path and os.path.isfile(session_place.path)
 
 
 def _resolve_in_workspace(context: ToolContext, name: str) -> ConfinedPath | None:

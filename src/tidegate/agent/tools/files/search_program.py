@@ -111,11 +111,11 @@ def read_text_file(folder: int, name: str, most: int) -> str:
         file = os.open(name, _READ_FLAGS, dir_fd=folder)
     except (OSError, ValueError):
         return ""
-    with os.fdopen(file, "rb") as opened:
+    with os.fdopen(file, "rb") as stream:
         status = os.fstat(file)
         if not stat.S_ISREG(status.st_mode) or status.st_size > most:
             return ""
-        data = opened.read(most)
+        data = stream.read(most)
     return "" if b"\0" in data[:8192] else data.decode("utf-8", "replace")
 
 
@@ -141,7 +141,7 @@ class _ListedFolder(NamedTuple):
 
 def print_tree(root: int, parts: list[str], depth: int, most: int) -> None:
     """Print a tree. It is read level by level, so that one large folder does not use up `most` entries."""
-    known: dict[str, _ListedFolder] = {}
+    folders: dict[str, _ListedFolder] = {}
     waiting: list[tuple[str, list[IgnoreRule]]] = [("", [])]
     for _ in range(min(depth, _MAX_DEPTH)):
         below: list[tuple[str, list[IgnoreRule]]] = []
@@ -159,25 +159,25 @@ def print_tree(root: int, parts: list[str], depth: int, most: int) -> None:
                 entries = list_entries(folder, base, rules)
             finally:
                 os.close(folder)
-            known[base] = _ListedFolder(entries, min(len(entries), most, 100 if base else 400))
-            most -= known[base].shown
-            inner = (each.name for each in entries[: known[base].shown] if each.kind == "folder")
+            folders[base] = _ListedFolder(entries, min(len(entries), most, 100 if base else 400))
+            most -= folders[base].shown
+            inner = (each.name for each in entries[: folders[base].shown] if each.kind == "folder")
             below += [(f"{base}{name}/", rules) for name in inner if name not in _SKIPPED_FOLDERS]
         waiting = below
-    _print_subtree(known, "")
-    if not known.get("", _ListedFolder([], 0)).entries:
+    _print_subtree(folders, "")
+    if not folders.get("", _ListedFolder([], 0)).entries:
         _print_line("[empty]")
 
 
-def _print_subtree(known: dict[str, _ListedFolder], base: str) -> None:
-    here = known[base]
+def _print_subtree(folders: dict[str, _ListedFolder], base: str) -> None:
+    here = folders[base]
     blanks = "  " * base.count("/")
     for each in here.entries[: here.shown]:
         inner = f"{base}{each.name}/"
-        end = {"folder": "/" if inner in known else "/ ...", "link": " (link)", "file": ""}[each.kind]
+        end = {"folder": "/" if inner in folders else "/ ...", "link": " (link)", "file": ""}[each.kind]
         _print_line(f"{blanks}{replace_controls(each.name)}{end}")
-        if each.kind == "folder" and inner in known:
-            _print_subtree(known, inner)
+        if each.kind == "folder" and inner in folders:
+            _print_subtree(folders, inner)
     if len(here.entries) > here.shown:
         _print_line(f"{blanks}[{len(here.entries) - here.shown:,} more: list {replace_controls(base) or '.'} alone]")
 
@@ -212,7 +212,7 @@ def find_files(root: int, parts: list[str]) -> Iterator[tuple[int, str, str]]:
 
 
 def print_matches(root: int, parts: list[str], pattern: re.Pattern[str], glob: str, most: int) -> None:
-    files = found = 0
+    files = match_count = 0
     for folder, name, path in find_files(root, parts):
         if glob and not (fnmatch.fnmatch(name, glob) or fnmatch.fnmatch(path, glob)):
             continue
@@ -221,13 +221,13 @@ def print_matches(root: int, parts: list[str], pattern: re.Pattern[str], glob: s
             hit = pattern.search(line)
             if hit is None:
                 continue
-            if found == most:
+            if match_count == most:
                 _print_line(f"[{most} lines are shown and there are more: a narrower pattern, path or glob shows them]")
                 return
-            found += 1
+            match_count += 1
             start = max(0, min(hit.start() - 80, len(line) - _MAX_LINE_CHARS))
             _print_line(f"{replace_controls(path)}:{number}:{replace_controls(line[start : start + _MAX_LINE_CHARS])}")
-    if not found:
+    if not match_count:
         _print_line(f"[nothing found in {files:,} files]")
 
 

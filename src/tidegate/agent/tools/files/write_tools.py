@@ -55,16 +55,16 @@ async def _run_edit(arguments: EditArguments, context: ToolContext) -> ToolResul
 
 
 def _replace_text(arguments: EditArguments, place: ConfinedPath) -> ToolResult:
-    with open_confined_file(place) as file, open(file, "rb", closefd=False) as opened:
+    with open_confined_file(place) as file, open(file, "rb", closefd=False) as stream:
         stamp = read_file_stamp(file)
-        refuse_binary_file(place, opened.read(8192), stamp.size)
+        refuse_binary_file(place, stream.read(8192), stamp.size)
         if stamp.size > MAX_WRITE_BYTES:
             raise ToolFailed(
                 f"{place.display_name} has {stamp.size:,} bytes, more than edit takes. Use a program for it."
             )
-        opened.seek(0)
+        stream.seek(0)
         # Bytes that are not UTF-8 stay as they are.
-        text = opened.read().decode("utf-8", "surrogateescape")
+        text = stream.read().decode("utf-8", "surrogateescape")
     old, new = _match_line_endings(text, arguments.old, arguments.new)
     count = text.count(old)
     if not count:
@@ -94,20 +94,20 @@ def _replace_surrogates(text: str) -> str:
 
 
 def _list_line_numbers(text: str, old: str) -> str:
-    found: list[str] = []
+    numbers: list[str] = []
     at = text.find(old)
-    while at >= 0 and len(found) < 10:
-        found.append(str(text.count("\n", 0, at) + 1))
+    while at >= 0 and len(numbers) < 10:
+        numbers.append(str(text.count("\n", 0, at) + 1))
         at = text.find(old, at + len(old))
-    return ", ".join(found) + (", ..." if at >= 0 else "")
+    return ", ".join(numbers) + (", ..." if at >= 0 else "")
 
 
 def _find_similar_lines(text: str, old: str) -> str:
     """Return the lines most like the first line of `old`: often only a blank or a quote differs."""
-    wanted = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_MAX_COMPARED_CHARS]
-    if not wanted:
+    first_line = next((line.strip() for line in old.splitlines() if line.strip()), "")[:_MAX_COMPARED_CHARS]
+    if not first_line:
         return "It is only blanks."
-    matcher = SequenceMatcher(None, "", wanted, autojunk=False)
+    matcher = SequenceMatcher(None, "", first_line, autojunk=False)
     scored: list[tuple[float, int, str]] = []
     for number, line in enumerate(text.splitlines()[:_MAX_COMPARED_LINES], 1):
         matcher.set_seq1(line.strip()[:_MAX_COMPARED_CHARS])

@@ -71,16 +71,16 @@ class McpConnection:
             return
         if self.client is None:  # still connecting, and may hang
             self._scope.cancel()
-        done, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
-        if not done:
+        finished_tasks, _ = await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
+        if not finished_tasks:
             self._scope.cancel()
             await asyncio.wait([self._task], timeout=_CLOSE_SECONDS)
 
     @property
     def is_alive(self) -> bool:
         """Whether a call can be sent, as far as known."""
-        ended = self._stdio is not None and self._stdio.has_ended
-        return self.client is not None and not (self.is_lost or self.exceeded_limit or ended)
+        has_ended = self._stdio is not None and self._stdio.has_ended
+        return self.client is not None and not (self.is_lost or self.exceeded_limit or has_ended)
 
     def describe(self, what: str) -> str:
         return describe_server(self.server, what, self._stdio.error_output if self._stdio is not None else b"")
@@ -112,18 +112,18 @@ class McpConnection:
         return self._stdio.connect()
 
     async def _list_tools(self, client: Client) -> list[types.Tool]:
-        found: dict[str, types.Tool] = {}
+        tools_by_name: dict[str, types.Tool] = {}
         cursor: str | None = None
         max_tools = self._limiter.limits.tools
         for _ in range(_MAX_PAGES):
             page = await client.list_tools(cursor=cursor)
             for each in page.tools:
-                found.setdefault(each.name, each)
+                tools_by_name.setdefault(each.name, each)
             cursor = page.next_cursor
-            if cursor is None or len(found) >= max_tools:
+            if cursor is None or len(tools_by_name) >= max_tools:
                 break
-        self._limiter.omitted_tools += max(0, len(found) - max_tools)
-        return list(found.values())[:max_tools]
+        self._limiter.omitted_tools += max(0, len(tools_by_name) - max_tools)
+        return list(tools_by_name.values())[:max_tools]
 
 
 def is_connection_lost(error: BaseException) -> bool:
@@ -133,8 +133,8 @@ def is_connection_lost(error: BaseException) -> bool:
     return not isinstance(error, MCPError) or error.error.code == types.CONNECTION_CLOSED
 
 
-def describe_server(server: McpServer, what: str, said: bytes = b"") -> str:
-    wrote = said.decode("utf-8", "replace").strip()[-500:]
+def describe_server(server: McpServer, what: str, error_output: bytes = b"") -> str:
+    wrote = error_output.decode("utf-8", "replace").strip()[-500:]
     return f"The MCP server {server.name!r} {what}." + (f" It wrote: {wrote}" if wrote else "")
 
 

@@ -122,8 +122,8 @@ class McpTrafficLimiter:
         result = message.message.result if isinstance(message.message, types.JSONRPCResponse) else {}
         tools = result.get("tools")
         if isinstance(tools, list):
-            named = [tool for tool in tools if isinstance(tool, dict) and self._has_name(tool)]
-            result["tools"] = [self._bounded_tool(tool) for tool in named[: self.limits.tools]]
+            tools_with_names = [tool for tool in tools if isinstance(tool, dict) and self._has_name(tool)]
+            result["tools"] = [self._bounded_tool(tool) for tool in tools_with_names[: self.limits.tools]]
             self.omitted_tools += len(tools) - len(result["tools"])
         return message
 
@@ -132,8 +132,8 @@ class McpTrafficLimiter:
         return isinstance(name, str) and 0 < len(name) <= self.limits.name
 
     def _bounded_tool(self, tool: dict[str, Any]) -> dict[str, Any]:
-        given = tool.get("inputSchema")
-        schema = {"type": "object", **given} if isinstance(given, dict) else {"type": ""}
+        input_schema = tool.get("inputSchema")
+        schema = {"type": "object", **input_schema} if isinstance(input_schema, dict) else {"type": ""}
         texts = [text for text in (tool.get("description"), tool.get("title")) if isinstance(text, str) and text]
         description = clip_chars(texts[0], self.limits.description, mode="head").text if texts else ""
         if len(msgspec.json.encode(schema)) > self.limits.schema:
@@ -358,15 +358,15 @@ class _PrunedStream:
         self._limiter = limiter
 
     async def receive(self) -> _IncomingMessage:
-        found: _IncomingMessage = await self._incoming.receive()
-        return found if isinstance(found, Exception) else self._limiter.prune_tools(found)
+        message: _IncomingMessage = await self._incoming.receive()
+        return message if isinstance(message, Exception) else self._limiter.prune_tools(message)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> _IncomingMessage:
-        found: _IncomingMessage = await anext(self._incoming)
-        return found if isinstance(found, Exception) else self._limiter.prune_tools(found)
+        message: _IncomingMessage = await anext(self._incoming)
+        return message if isinstance(message, Exception) else self._limiter.prune_tools(message)
 
     async def aclose(self) -> None:
         await self._incoming.aclose()

@@ -125,9 +125,9 @@ class TerminalOutput:
     def _shorten_open_line(self) -> None:
         """Shorten a line without an end: collapse it if it is a progress bar, else store it in pieces."""
         *before, last = self._open_line.split("\r")
-        done = _collapse_line("\r".join(before))
-        if before and not self._line_is_continued and not _CONTROL.search(done):
-            self._open_line = f"{done}\r{last}"
+        beginning = _collapse_line("\r".join(before))
+        if before and not self._line_is_continued and not _CONTROL.search(beginning):
+            self._open_line = f"{beginning}\r{last}"
         if len(self._open_line) > _MAX_OPEN_LINE_CHARS:
             self._hold_text(self._open_line)
             self._open_line, self._line_is_continued = "", True
