@@ -67,7 +67,7 @@ def test_requests_that_are_none_and_websockets_print_nothing_of_the_web_server(t
     assert "Invalid" not in printed
 
 
-@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.exhaustive), 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_a_result_without_a_call_is_one_line(workers: int, tmp_path: Path) -> None:
     messages = [
         {"role": "user", "content": "Which port?"},

@@ -151,7 +151,7 @@ def test_windows_where_behaviour_changes(preset: str) -> None:
 @pytest.mark.parametrize("preset", presets.preset_names())
 def test_every_window(preset: str) -> None:
     """Windows of every size; all of them with `TIDEGATE_CASES=20`."""
-    check_windows(preset, spread(WINDOWS, 250))
+    check_windows(preset, spread(WINDOWS, 160))
 
 
 def check_windows(preset: str, windows: Sequence[int]) -> None:

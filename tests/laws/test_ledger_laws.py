@@ -118,7 +118,7 @@ def played(turns: list[Turn], window: int, wire: str, summarize: object, share: 
     return session
 
 
-@sampled_law(10, 40, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARIZERS, SHARES)
+@sampled_law(10, 25, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARIZERS, SHARES)
 def test_the_laws_hold_with_a_ledger(
     turns: list[Turn], window: int, wire: str, summarize: object, share: float
 ) -> None:
@@ -140,7 +140,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarize: ob
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
 
-@sampled_law(2, 14, TURNS, st.sampled_from((700, 2_000)), SUMMARIZERS)
+@sampled_law(2, 9, TURNS, st.sampled_from((700, 2_000)), SUMMARIZERS)
 def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarize: object) -> None:
     session = played(turns, window, "openai_chat", summarize)
     while session.history.undo() is not None:

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.models.error_texts import ErrorText, load_error_texts, sample_error_texts
+from tests.scale import spread
 from tidegate import Session
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_response
@@ -228,6 +229,6 @@ def test_error_texts_about_length_lead_to_a_smaller_request_and_others_to_one_ca
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", spread(range(4), 2))
 def test_all_error_texts(part: int) -> None:
     check_texts(load_error_texts()[part::4])
