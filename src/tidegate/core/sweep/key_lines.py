@@ -203,7 +203,11 @@ _FAULT_LINES: Final = (2, 2)  # before the first line of a failure, and from it 
 def find_fault_lines(lines: Sequence[str]) -> set[int]:
     """The places of the lines around the first failure in an output: the program often says the cause before it."""
     faults = set(find_error_lines("\n".join(lines)))
-    places = [place for place, line in enumerate(lines) if line.strip() and not is_envelope(line)]
+    places = [
+        place
+        for place, line in enumerate(lines)
+        if line.strip() and not is_envelope(line) and not EXIT_LINE.match(line) and not is_marker(line)
+    ]
     before, after = _FAULT_LINES
     first = next((at for at, place in enumerate(places) if lines[place].strip() in faults), None)
     return set() if first is None else set(places[max(0, first - before) : first + after])
@@ -212,10 +216,10 @@ def find_fault_lines(lines: Sequence[str]) -> set[int]:
 def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set[int]:
     """The places of the lines that say how a command ended, at least one unless it printed nothing.
 
-    They are its exit code, its last verdict and the last one that is a failure. Without a verdict it is the last line
-    with words; of a diff, in which that is any line, it is the first that names a file. `only_reads`: the command
-    changes nothing and has no verdict, so the exit code is enough, and 0 is left out: alone it reads as if nothing had
-    been found.
+    They are its exit code, the lines around the first failure, its last verdict and the last one that is a failure.
+    Without a verdict it is the last line with words; of a diff, in which that is any line, it is the first that names a
+    file. `only_reads`: the command changes nothing and has no verdict, so the exit code is enough, and 0 is left out:
+    alone it reads as if nothing had been found.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if EXIT_LINE.match(lines[place])}
@@ -236,6 +240,7 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
                 found.add(place)
                 break
     ends = verdict if verdict >= 0 else last
+    found |= set() if only_reads else find_fault_lines(lines)
     return found | {ends} if ends >= 0 else found
 
 
