@@ -19,7 +19,7 @@ FRAMEWORKS = {
     "test_strands.py": "strands",
 }
 WITHOUT_FRAMEWORK = {
-    "test_recall_paths.py": ("uvicorn", "mcp"),
+    "test_recall_paths.py": ("httptools", "mcp"),
     "test_summarizers.py": ("anthropic", "google.genai", "openai"),
 }
 
