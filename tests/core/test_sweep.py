@@ -1178,6 +1178,19 @@ def test_a_file_that_a_client_attached_is_shortened_but_not_the_words_before_it(
     assert f"recall {ident}" in shown
 
 
+def test_words_in_a_part_behind_an_attached_file_stay() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    parts = tuple(
+        map(Text, ("Called the Read tool with the following input: {}", GO * 60, "The port is 8443; ask Bob."))
+    )
+    (ident,) = session.add(Message("user", parts))
+    for turn in range(60):
+        one_turn(session, turn)
+    shown = next(text_of(item.message) for item in session.view.items if item.message.id == ident)
+    assert shown.endswith("The port is 8443; ask Bob.")
+    assert len(shown) < 7_000
+
+
 def test_a_patch_takes_nothing_from_what_was_read_before_but_the_lines_it_removed() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Go."))

@@ -14,7 +14,8 @@ import pytest
 
 from tests.gateway.scripted_client import headers_of
 from tests.gateway.serving import open_http, run_gateway
-from tidegate.gateway.settings import Upstream
+from tidegate.gateway.http_client import HttpClient
+from tidegate.gateway.settings import Upstream, check_upstream_url
 
 ANSWER = b'{"id": "x", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "hello"}]}'
 BODY = {"model": "claude-opus-4-6", "max_tokens": 10, "messages": [{"role": "user", "content": "hi"}]}
@@ -226,9 +227,17 @@ def test_a_large_request_that_is_refused_before_it_is_read_gets_the_refusal(tmp_
     assert len(connections) == 2
 
 
-@pytest.mark.parametrize(("status", "expected"), [(200, 200), (407, 502)])
+@pytest.mark.parametrize(
+    ("agreement", "expected"),
+    [
+        (b"200 X", 200),
+        (b"200 X\r\ncontent-length: 0", 200),  # a length counts for nothing here: the tunnel must not be used otherwise
+        (b"200 X\r\ncontent-length: 0\r\nconnection: close", 200),
+        (b"407 X\r\ncontent-length: 0", 502),
+    ],
+)
 def test_an_upstream_with_tls_is_asked_through_a_tunnel(
-    status: int, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agreement: bytes, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     certificate, tls = make_certificate(tmp_path)
     monkeypatch.setenv("NODE_EXTRA_CA_CERTS", str(certificate))
@@ -244,7 +253,7 @@ def test_an_upstream_with_tls_is_asked_through_a_tunnel(
             async def tunnel(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
                 tunnels.append(asyncio.current_task())
                 asked.append(await reader.readuntil(b"\r\n\r\n"))
-                writer.write(b"HTTP/1.1 %d X\r\n\r\n" % status)
+                writer.write(b"HTTP/1.1 %s\r\n\r\n" % agreement)
                 other_reader, other_writer = await asyncio.open_connection("127.0.0.1", port)
                 await asyncio.gather(pass_on(reader, other_writer), pass_on(other_reader, writer))
 
@@ -264,6 +273,50 @@ def test_an_upstream_with_tls_is_asked_through_a_tunnel(
     assert response.status_code == expected, response.text
     assert asked[0].startswith(b"CONNECT upstream.test:443 HTTP/1.1\r\nhost: upstream.test:443\r\n")
     assert b"proxy-authorization: Basic bWU6cEBzcw==\r\n" in asked[0]
+
+
+def test_a_tunnel_in_which_nothing_answers_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def agree(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 X\r\n\r\n")
+        with suppress(ConnectionError):
+            await reader.read()
+        writer.close()
+
+    async def run() -> httpx.Response:
+        proxy = await asyncio.start_server(agree, "127.0.0.1", 0)
+        monkeypatch.setenv("https_proxy", f"http://127.0.0.1:{proxy.sockets[0].getsockname()[1]}")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        there = Upstream("anthropic", "anthropic", "https://upstream.test")
+        async with proxy, run_gateway(tmp_path, there, connect_timeout=0.5) as running, open_http() as http:
+            return await http.post(running.url + "/v1/messages", json=BODY, headers=headers_of("anthropic"))
+
+    assert asyncio.run(run()).status_code == 502
+
+
+@pytest.mark.parametrize("proxy", ["me:secret@proxy:8080", "http://[bad"])
+def test_a_proxy_that_cannot_be_used_is_a_502_without_its_login(
+    proxy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+
+    async def run() -> httpx.Response:
+        upstream = Upstream("anthropic", "anthropic", "http://upstream.test")
+        async with run_gateway(tmp_path, upstream) as running, open_http() as http:
+            return await http.post(running.url + "/v1/messages", json=BODY, headers=headers_of("anthropic"))
+
+    response = asyncio.run(run())
+    assert response.status_code == 502
+    assert "this kind of proxy" in response.text
+    assert "me" not in response.json()["error"]["message"].split()
+
+
+@pytest.mark.parametrize("url", ["HTTPS://upstream.test/", " https://upstream.test"])
+def test_the_scheme_of_an_upstream_is_written_as_it_is_compared(url: str) -> None:
+    assert check_upstream_url(url) == "https://upstream.test"
+    with pytest.raises(ValueError, match="TLS"):
+        HttpClient("https://upstream.test", tls=None, proxy=None, connect_timeout=1, answer_timeout=1)
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

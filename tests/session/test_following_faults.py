@@ -134,3 +134,27 @@ def test_every_message_of_the_client_is_once_in_its_conversation(seed: int) -> N
     talk = FaultyTalk(seed)
     talk.talk()
     assert read_conversation(talk.store) == Counter(text_of(each).partition(":")[0] for each in talk.messages)
+
+
+class SilentStore(MemoryStore):
+    is_silent = False
+
+    def read(self, session: str, start: int = 1) -> Iterator[bytes]:
+        if self.is_silent:
+            raise StoreUnreachable("The connection was lost.", "Try again.")
+        return super().read(session, start)
+
+
+def test_a_view_that_is_read_between_the_events_of_an_append_has_each_message_once() -> None:
+    store = SilentStore()
+    session = Session("gpt-4o", log=KeptLog(store, "s"))
+    live = session.parts[0]
+    for turn in range(3):
+        session.add(_say("user", turn), _say("assistant", turn))
+    store.is_silent = True
+    live.append(BranchStarted(text=str(session.log.head)))  # the view cannot be read again now
+    store.is_silent = False
+    live.observers.append(lambda event: live.view.recount(live.counter, thinking=False))
+    session.add(_say("user", 3), _say("assistant", 3))
+    ids = [item.message.id for item in session.view.items]
+    assert len(ids) == len(set(ids)) == 8

@@ -2,12 +2,14 @@
 
 import argparse
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from tidegate.cli.options import Subparsers, add_agent_options, add_command, add_data_options, format_examples
 from tidegate.commands.operations.operation import REPEATED, Operation, SessionPlace
+from tidegate.core.errors import BadInput
 from tidegate.terminal.exit_codes import EXIT_FAILED, EXIT_OK
 
 if TYPE_CHECKING:  # loaded when the command runs
@@ -40,12 +42,24 @@ def add_operation(subparsers: Subparsers, operation: Operation) -> None:
         if each.is_option and each.parse is None:
             parser.add_argument(each.name, action="store_true", help=each.help)
         else:
-            parse, default = each.parse or str, [] if each.repeat in REPEATED else each.default
+            parse, default = _name_fault(each.parse or str), [] if each.repeat in REPEATED else each.default
             parser.add_argument(
                 each.name, nargs=each.repeat, type=parse, default=default, metavar=each.metavar, help=each.help
             )
         if each.repeat in REPEATED:
             parser.set_defaults(rest_field=each.field)
+
+
+def _name_fault(parse: Callable[[str], object]) -> Callable[[str], object]:
+    """The reader of an argument, so that argparse names the argument if its value cannot be read."""
+
+    def read(text: str) -> object:
+        try:
+            return parse(text)
+        except BadInput as bad:
+            raise argparse.ArgumentTypeError(" ".join(map(str, (*bad.args[:1], bad.remedy)))) from bad
+
+    return read
 
 
 def run_operation(operation: Operation, options: argparse.Namespace) -> int:
@@ -59,11 +73,12 @@ def run_operation(operation: Operation, options: argparse.Namespace) -> int:
         result = operation.run(_make_place(options, stack), options)
         for line in result.lines:
             sys.stdout.buffer.write(msgspec.json.encode(line) + b"\n")
-    if getattr(options, "json", False):
+    as_json = getattr(options, "json", False)
+    if as_json and result.value is not None:
         print_json(msgspec.json.encode(result.value))
     elif result.text:
         print(clean_text(result.text))
-    if result.remark:
+    if result.remark and not as_json:
         print(clean_text(result.remark), file=sys.stderr)
     return EXIT_OK if result.is_done else EXIT_FAILED
 

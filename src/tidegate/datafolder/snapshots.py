@@ -231,10 +231,11 @@ def make_snapshot_watcher(
             search.search_event(event)
         is_moved = isinstance(event.payload, BranchStarted) or is_note(event.payload, *REFOLD_NOTES)
         if is_moved or event.seq - saved >= gap:
-            save(event)
+            with suppress(TidegateError, OSError):  # the log cannot be read now; the event itself is stored
+                save(event)
 
     def last() -> None:
-        with suppress(TidegateError):  # the store may be closed already, or damaged there
+        with suppress(TidegateError, OSError):  # the store may be closed already, or damaged there
             if saved != session.view.head and is_stored(session.log):
                 save(next(islice(session.log.read(session.view.head), 1), None))
 

@@ -7,14 +7,16 @@ request, and take several times as long.
 import asyncio
 import ssl
 from base64 import b64encode
+from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
 from tidegate.gateway.http_body import RawHeaders
 
-_KEEP_ALIVE_SECONDS: Final = 5.0
+_KEEP_ALIVE_SECONDS: Final = 4.0
+"""Servers such as uvicorn and Node close a connection after 5 seconds."""
 _MAX_HEADER_BYTES: Final = 65_536
 _MAX_HELD_BYTES: Final = 262_144
 """Of an answer that nobody has read yet. Above it the upstream is not read either."""
@@ -22,7 +24,9 @@ _LARGE_BODY_BYTES: Final = 500_000
 """A larger body is written in parts, so that other requests are not kept waiting."""
 _WRITTEN_BYTES: Final = 262_144
 _EYEBALLS_SECONDS: Final = 0.25
+_CLOSE_SECONDS: Final = 1.0
 _METHODS_WITHOUT_BODY: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
+_REPEATABLE_METHODS: Final = _METHODS_WITHOUT_BODY | {"PUT", "DELETE"}
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -122,7 +126,7 @@ class _Connection(asyncio.Protocol):
         self._headers: RawHeaders = []
         self._unread = 0  # bytes since the last ones of a body: of a head, or of what is around a body
         self._is_paused = self._is_writing = self._keeps_alive = False
-        self._is_interim = self._ends_with_connection = False
+        self._is_interim = self._ends_with_connection = self._is_tunnel = False
         self._has_body = True
         self._writable = asyncio.Event()
         self._writable.set()
@@ -138,7 +142,7 @@ class _Connection(asyncio.Protocol):
         """Send a request; return its answer when its head is there. It is given up if nothing comes for `seconds`."""
         answer = self._answer = HttpAnswer(self)
         self._has_body, self._seconds, self._last_time = method != "HEAD", seconds, self._loop.time()
-        self._keeps_alive = False
+        self._keeps_alive, self._is_tunnel = False, method == "CONNECT"
         self._timer = self._loop.call_later(seconds, self._check_time)
         try:
             if len(body) <= _LARGE_BODY_BYTES:
@@ -147,7 +151,8 @@ class _Connection(asyncio.Protocol):
                 await self._write_large(answer, head, body)
             await answer.wait_for_head()
         except BaseException:
-            self.abort()
+            if self._answer is answer:  # else the answer is whole, and the connection may have another request
+                self.abort()
             raise
         return answer
 
@@ -168,9 +173,14 @@ class _Connection(asyncio.Protocol):
         """Go on with TLS, after a proxy has answered CONNECT."""
         self._end_answer()
         self._parser = httptools.HttpResponseParser(self)
-        transport = await self._loop.start_tls(self.transport, self, context, server_hostname=host)
+        try:
+            transport = await self._loop.start_tls(self.transport, self, context, server_hostname=host)
+        except BaseException:  # the loop does not say then that the connection is lost
+            self._client.connections.discard(self)
+            self.transport.abort()
+            raise
         assert transport is not None
-        self.transport = transport
+        self.transport, self._is_tunnel = transport, False
 
     def abort(self) -> None:
         self._end_answer()
@@ -242,7 +252,11 @@ class _Connection(asyncio.Protocol):
         elif answer.is_whole:
             self.resume_reading()
             self._end_answer()
-            if self._keeps_alive and not self._is_writing:
+            if self._is_tunnel:  # its opener goes on with it, or gives it up
+                return
+            if self._is_writing or self.transport.get_write_buffer_size():  # a refusal: the rest is not wanted
+                self.transport.abort()
+            elif self._keeps_alive:
                 self._client.keep(self)
             else:
                 self.transport.close()
@@ -302,13 +316,17 @@ class HttpClient:
         answer_timeout: float,
     ) -> None:
         parts = urlsplit(url)
+        if (parts.scheme == "https") != (tls is not None) or not url.startswith(f"{parts.scheme}://"):
+            raise ValueError("the address and its use of TLS do not agree")
         self._origin = f"{parts.scheme}://{parts.netloc}"
         self._host, self._port = parts.hostname or "", parts.port or _DEFAULT_PORTS[parts.scheme]
         name = self._host if self._host.isascii() else self._host.encode("idna").decode()
         name = f"[{name}]" if ":" in name else name
         self._host_header = name if self._port == _DEFAULT_PORTS[parts.scheme] else f"{name}:{self._port}"
         self._tls = tls
-        self._proxy = urlsplit(proxy) if proxy else None
+        self._proxy = _split_proxy(proxy) if proxy else None
+        is_tls_proxy = self._proxy is not None and self._proxy.scheme == "https"
+        self._proxy_tls = (tls or ssl.create_default_context()) if is_tls_proxy else None
         self._connect_timeout = connect_timeout
         self._answer_timeout = answer_timeout
         self.connections: set[_Connection] = set()
@@ -327,7 +345,7 @@ class HttpClient:
             try:
                 return await connection.ask(method, head, body, self._answer_timeout)
             except _ConnectionClosed:  # a server may close a connection that it kept just when it is used again
-                if known is None or method not in _METHODS_WITHOUT_BODY:
+                if known is None or method not in _REPEATABLE_METHODS:
                     raise
 
     async def close(self) -> None:
@@ -335,8 +353,10 @@ class HttpClient:
             connection.fail(UpstreamError("the gateway is closing"))
         if self._cleaning is not None:
             self._cleaning.cancel()
-        while self.connections:
-            await asyncio.sleep(0)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_SECONDS):
+                while self.connections:
+                    await asyncio.sleep(0)
 
     # --- connections ----------------------------------------------------------------------------------------------
 
@@ -377,9 +397,9 @@ class HttpClient:
         host, port, tls = self._host, self._port, self._tls
         if proxy is not None:
             if proxy.scheme not in _DEFAULT_PORTS:
-                raise UpstreamError(f"a {proxy.scheme} proxy cannot be used")
+                raise UpstreamError("this kind of proxy cannot be used; name one with http:// or https://")
             host, port = proxy.hostname or "", proxy.port or _DEFAULT_PORTS[proxy.scheme]
-            tls = ssl.create_default_context() if proxy.scheme == "https" else None
+            tls = self._proxy_tls
         # uvloop, which uvicorn uses if it is installed, tries one address after the other
         is_asyncio = isinstance(loop, asyncio.BaseEventLoop)
         delay: dict[str, Any] = {"happy_eyeballs_delay": _EYEBALLS_SECONDS} if is_asyncio else {}
@@ -400,6 +420,15 @@ class HttpClient:
             return []
         login = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
         return [(b"proxy-authorization", b"Basic " + b64encode(login.encode()))]
+
+
+def _split_proxy(proxy: str) -> SplitResult:
+    """The parts of a proxy's address; none if it is not an address, which connecting then says."""
+    try:
+        parts = urlsplit(proxy)
+        return parts if parts.hostname and parts.port != 0 else SplitResult("", "", "", "", "")
+    except ValueError:
+        return SplitResult("", "", "", "", "")
 
 
 def _encode_head(method: str, target: str, host: str, headers: RawHeaders, size: int) -> bytes:

@@ -187,7 +187,7 @@ def check_upstream_url(url: str) -> str:
         )
     if parts.username or parts.password or parts.query or parts.fragment:
         raise BadInput("The URL of an upstream holds a name, a key or a query.", "Set its key with key_env instead.")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")
 
 
 def list_upstreams(settings: GatewaySettings) -> tuple[Upstream, ...]:

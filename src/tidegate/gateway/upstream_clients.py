@@ -100,7 +100,7 @@ class UpstreamClients:
         if client is None:
             http = HttpClient(
                 upstream.url,
-                tls=_make_tls_context(self._log_line) if upstream.url.startswith("https:") else None,
+                tls=_make_tls_context(self._log_line) if urlsplit(upstream.url).scheme == "https" else None,
                 proxy=_find_proxy(upstream.url),
                 connect_timeout=self._settings.connect_timeout,
                 answer_timeout=self._settings.answer_timeout,

@@ -226,7 +226,7 @@ class LiveLog:
 
     def _fold(self, event: Event) -> None:
         """Add an event that is in the log: also if the log cannot be read now, which a fold of all of it needs."""
-        if not self._is_stale:
+        if not self._is_stale and event.seq > self._view.head:  # else whoever read the view meanwhile folded it
             try:
                 self._view.fold(event)
             except RefoldNeeded:

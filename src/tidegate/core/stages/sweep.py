@@ -16,6 +16,8 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
+import msgspec
+
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
@@ -23,7 +25,10 @@ from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
 from tidegate.core.messages import (
     CLIENT_NOTE,
     NOTE,
+    MarkedText,
     Message,
+    Part,
+    Text,
     Thinking,
     calls_of,
     common_mark,
@@ -122,6 +127,25 @@ def sweep(
         return NO_OUTCOME
     swept = "what came since the last sweep" if start else "everything old"
     return Outcome((*draft.edits(), *plan.notes), why=f"sweep of {swept}, {price.at_level(level)}")
+
+
+def _clip_attached(message: Message, chars: int) -> tuple[Part, ...]:
+    """About `chars` characters of a message with files; what the user wrote behind them in parts of its own stays."""
+    first = next((at for at, part in enumerate(message.parts) if find_attached_file(_text_of_part(part)) >= 0), 0)
+    words = [part for part in message.parts[first + 1 :] if _may_be_words(part)]
+    if not words:
+        return clip_message(message, chars)
+    rest = tuple(part for part in message.parts if part not in words)
+    return (*clip_message(msgspec.structs.replace(message, parts=rest), chars), *words)
+
+
+def _may_be_words(part: Part) -> bool:
+    is_marked = isinstance(part, MarkedText) and not part.typed
+    return isinstance(part, Text) and not is_marked and len(part.text) < _BLOCK_CHARS
+
+
+def _text_of_part(part: Part) -> str:
+    return part.text if isinstance(part, Text) else ""
 
 
 def _is_of_client(message: Message) -> bool:
@@ -241,7 +265,7 @@ class _Sweep:
             text = text_of(item.message)
             place = find_attached_file(text) if _is_of_client(item.message) else -1
             if place >= 0 and len(text) - place > _BLOCK_CHARS and item.message.id != self._view.newest_request:
-                self.draft.replace(item, clip_message(item.message, place + _BLOCK_CHARS))
+                self.draft.replace(item, _clip_attached(item.message, place + _BLOCK_CHARS))
 
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
@@ -332,7 +356,7 @@ class _Sweep:
                     continue
                 seen.add(name)
                 text = text_of(item.message)
-                per_char = item.tokens / max(1, len(text))
+                per_char = max(1, item.tokens) / max(1, len(text))
                 places = find_rule_sections(text, int((left - spent) / per_char)) if number in self._said else ()
                 if places:
                     self._documents.setdefault(number, {})[item.message.id] = set(places)

@@ -115,7 +115,8 @@ def find_subject(call: Call) -> str:
     """
     command = find_command(call)
     if command:
-        return fold_line(command if len(command) <= _SUBJECT_CHARS else _FOLDER.sub("", command), _SUBJECT_CHARS)
+        short = command if len(command) <= _SUBJECT_CHARS else _FOLDER.sub("", command[:_SCANNED_CHARS])
+        return fold_line(short, _SUBJECT_CHARS)
     arguments = parse_call_arguments(call)
     if is_todo_list(arguments):
         return ""
@@ -425,8 +426,9 @@ def groups_of_note(message: Message) -> list[str]:
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
-_FOLDER: Final = re.compile(r"\s*cd \S+ *(?:&&|;)[\s\\]*")
+_FOLDER: Final = re.compile(r"(?<![^\s;&|('\"])cd \S{1,300} {0,8}(?:&&|;)[\s\\]{0,8}")
 """The change to a folder before a command."""
+_SCANNED_CHARS: Final = 4_000  # of a command that may be a whole script
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
 _SIZE: Final = re.compile(r"^[\d,]+ lines, ")
 _RANGE_LINE: Final = re.compile(
