@@ -5,6 +5,7 @@
     python bench/code_figures.py --list names                  # local names that are participles, per file
     python bench/code_figures.py --list siblings               # modules that one module of the same folder imports
     python bench/code_figures.py --list unused                 # modules and names that nothing in the package uses
+    python bench/code_figures.py --list course                 # the files of the gateway request, then its calls in order
 
 Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins
 in another file than the call before it: there a reader has to change the page. The gateway request is a streamed one of
@@ -184,6 +185,8 @@ class Course:
     def __init__(self) -> None:
         self.is_on = False
         self.files: list[str] = []
+        self.calls: list[tuple[str, str, str]] = []
+        """The calls that are a switch: the file they come from, the file they lead to, the function."""
         self._names: dict[str, str | None] = {}
         threading.setprofile(self._note)
 
@@ -196,10 +199,11 @@ class Course:
             self._names[path] = str(Path(path).relative_to(PACKAGE)) if inside else None
         name = self._names[path]
         if name is not None and (not self.files or self.files[-1] != name):
+            self.calls.append((self.files[-1] if self.files else "", name, frame.f_code.co_qualname))
             self.files.append(name)
 
     def start(self) -> None:
-        self.files, self.is_on = [], True
+        self.files, self.calls, self.is_on = [], [], True
         sys.setprofile(self._note)
 
     def stop(self, title: str) -> None:
@@ -259,7 +263,7 @@ async def call_gateway(gateway: Any, messages: list[dict[str, str]]) -> None:
     assert status == 200, status
 
 
-async def print_gateway_course(course: Course, folder: Path) -> None:
+async def follow_gateway_request(course: Course, folder: Path) -> None:
     from tidegate.datafolder.data_folder import DataFolder
     from tidegate.gateway.app import Gateway
     from tidegate.gateway.settings import GatewaySettings, Upstream
@@ -291,19 +295,44 @@ async def print_gateway_course(course: Course, folder: Path) -> None:
     upstream.close()
 
 
+def run_gateway_request() -> Course:
+    course = Course()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(follow_gateway_request(course, Path(folder)))
+    return course
+
+
+def print_course() -> None:
+    """Each file in the order of its first call, with how often it is entered; the switches by pair; then all in order."""
+    calls = run_gateway_request().calls
+    entered = Counter(name for _, name, _ in calls)
+    print("\nfiles in order of their first call, and how often each is entered")
+    for name in dict.fromkeys(name for _, name, _ in calls):
+        print(f"{entered[name]:4} {name}")
+    print("\nswitches by pair")
+    for (start, name), count in Counter((start, name) for start, name, _ in calls[1:]).most_common():
+        print(f"{count:4} {start} -> {name}")
+    print("\nin order")
+    for _, name, function in calls:
+        print(f"     {name}: {function}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Sizes of the code and the courses of calls through it.")
-    lists: dict[str, Callable[[], None]] = {"names": print_names, "siblings": print_siblings, "unused": print_unused}
+    lists: dict[str, Callable[[], None]] = {
+        "names": print_names,
+        "siblings": print_siblings,
+        "unused": print_unused,
+        "course": print_course,
+    }
     parser.add_argument("--list", choices=lists, help="list the candidates behind one figure instead")
     options = parser.parse_args()
     if options.list:
         lists[options.list]()
         return
     print_size()
-    course = Course()
-    print_session_courses(course)
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(print_gateway_course(course, Path(folder)))
+    print_session_courses(Course())
+    run_gateway_request()
 
 
 if __name__ == "__main__":
