@@ -131,16 +131,15 @@ class PolicyRunner:
         return kept + window // _MARGIN
 
     @property
-    def _view(self) -> View:
-        return self.live.view
-
-    @property
     def budget(self) -> Budget:
         """The token budget. It changes with the system prompt, the tools, the calibration and what a host asks.
 
         What is worth holding at the model's prices also follows how fast the history grows.
         """
-        view = self._view
+        return self.find_budget(self.live.view)
+
+    def find_budget(self, view: View) -> Budget:
+        """The budget for the view, which the caller has read already."""
         fixed = (view.system_tokens, view.tools_tokens, view.compaction_tokens)
         given = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
         state = (view, view.head, view.usage, fixed, given)  # one request asks several times in the same state
@@ -149,23 +148,23 @@ class PolicyRunner:
         return self._budget
 
     def _update_budget(self, view: View) -> Budget:
-        output, lifetime = self.kept_output, self._find_cache_lifetime()
+        output, lifetime = self.kept_output, self._find_cache_lifetime(view)
         scale = view.scale_by_model.get(self.live.model, 1.0)
         key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
         if self._divided is None or self._divided_key != key:
-            self._divided, self._divided_key = self._make_budget(lifetime), key
+            self._divided, self._divided_key = self._make_budget(view, lifetime), key
         return limit_held(view, self._divided, self.policy.holding)
 
-    def _find_cache_lifetime(self) -> float:
+    def _find_cache_lifetime(self, view: View) -> float:
         """The seconds for which the provider's cache lasts: as set by the user, else as asked for, else as reported."""
         if self._set_lifetime is not None:
             return self._set_lifetime
-        reported = _HOUR if isinstance(self._view.usage, HourWriteReported) else 0.0
+        reported = _HOUR if isinstance(view.usage, HourWriteReported) else 0.0
         return max(self.cache_lifetime, reported) or self._prices.lifetime
 
-    def _make_budget(self, lifetime: float) -> Budget:
+    def _make_budget(self, view: View, lifetime: float) -> Budget:
         budget = make_budget(
-            self._view,
+            view,
             window=self.window,
             reserve=self.reserve,
             counter=self.live.counter,
@@ -188,20 +187,23 @@ class PolicyRunner:
     @property
     def tokens(self) -> int:
         """The size of the next request in the provider's tokens."""
-        return measure_request(self._view, self.budget)
+        view = self.live.view
+        return measure_request(view, self.find_budget(view))
 
     def fit_steps(self) -> SummarySteps[list[Decision]]:
         """Make the next request fit. The events of other writers were just read."""
         self.last_decisions = []
         self.refusals = 0
         self._report_assumed_window()
-        for text in describe_ignored_results(self._view) if self._view.orphans else ():
+        view = self.live.view
+        for text in describe_ignored_results(view) if view.orphans else ():
             warn_caller(text, IgnoredResultWarning)
-        for moment in self._due_moments():
+        for moment in self._list_due_moments(view):
             yield from self._run_moment(moment, self._list_rules_without_summary() if moment == "turn_end" else None)
         for _ in range(_MAX_RECOVERIES):
             # If others write, too, the last edit may have been too late: run the guard again.
-            if not count_excess(self._view, self.budget):
+            view = self.live.view
+            if not count_excess(view, self.find_budget(view)):
                 break
             run_steps(self._run_moment("before_call"), None, self.note_summary_failure)
         self.live.remember_request()
@@ -223,13 +225,12 @@ class PolicyRunner:
     def rule_steps(self, rules: Moment | Sequence[Rule]) -> SummarySteps[list[Decision]]:
         return self._run_moment(rules) if isinstance(rules, str) else self._run_moment("manual", tuple(rules))
 
-    def _due_moments(self) -> list[Moment]:
+    def _list_due_moments(self, view: View) -> list[Moment]:
         """The moments that are due before the next call, derived from the log alone."""
         due: list[Moment] = []
-        view = self._view
         if view.unanswered or any(item.message.role == "tool" for item in view.items_since_reply()):
             due.append("tool_result")
-        if view.started_turns < view.total_turns and self._begun_turn != self._newest_turn:
+        if view.started_turns < view.total_turns and self._begun_turn != _identify_turn(view):
             if view.total_turns > 1:
                 due.append("turn_end")
             due.append("turn_start")
@@ -244,19 +245,14 @@ class PolicyRunner:
         others = tuple(rule for rule in rules if rule.stage != "summarize")
         return others if len(others) < len(rules) and self.is_summary_running() else None
 
-    def _is_idle(self, moment: Moment, policy: Policy) -> bool:
-        """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
-        guarded = moment in ("before_call", "overflow")
-        return not (guarded or policy.moments.get(moment) or self._view.orphans or self._view.unanswered)
-
     def _run_moment(self, moment: Moment, rules: tuple[Rule, ...] | None = None) -> SummarySteps[list[Decision]]:
         """Run the rules of a moment. Edits and effects are made here; summary requests are yielded to the caller."""
         decisions: list[Decision] = []
-        policy = self.policy
+        policy, view = self.policy, self.live.view
         if rules is not None:
             policy = msgspec.structs.replace(policy, moments={moment: rules})
-        if not self._is_idle(moment, policy):
-            steps = run_moment(moment, self.plan_context(policy))
+        if not _is_idle(moment, policy, view):
+            steps = run_moment(moment, self._make_plan_context(policy, view))
             answer: str | None = None
             try:
                 while True:
@@ -277,7 +273,7 @@ class PolicyRunner:
         if self._compaction_start:
             yield from self._note_compaction_end()
         if moment == "turn_start" and self.holds_turn_note:
-            self._begun_turn = self._newest_turn
+            self._begun_turn = _identify_turn(self.live.view)
         elif moment == "turn_start":
             yield self._pend(TurnStarted().pack())
         return decisions
@@ -290,7 +286,9 @@ class PolicyRunner:
         return self.writes_ahead(moment) and not request.fallback
 
     def plan_context(self, policy: Policy) -> PlanContext:
-        view = self._view
+        return self._make_plan_context(policy, self.live.view)
+
+    def _make_plan_context(self, policy: Policy, view: View) -> PlanContext:
         if self._fruitless_rules or view.fruitless_rules:
             known = self._fruitless_rules | view.fruitless_rules.items()
             self._fruitless_rules = {key for key in known if key[1] == view.changed_seq}
@@ -298,7 +296,7 @@ class PolicyRunner:
         return PlanContext(
             policy,
             view,
-            self.budget,
+            self.find_budget(view),
             self.live.clock(),
             self._fruitless_rules,
             self._mask,
@@ -307,35 +305,30 @@ class PolicyRunner:
         )
 
     def _note_compaction_end(self) -> SummarySteps[None]:
-        text = f"{self._compaction_start} -> {self._describe_view()}{self._summary_failure}"
+        text = f"{self._compaction_start} -> {_describe_size(self.live.view)}{self._summary_failure}"
         yield self._pend(CompactionEnded(text).pack())
         self._compaction_start = self._summary_failure = ""
-        for rule, at in sorted(self._fruitless_rules - self._view.fruitless_rules.items()):
-            if at == self._view.changed_seq:  # so that a session that is opened again does not ask again
+        view = self.live.view
+        for rule, at in sorted(self._fruitless_rules - view.fruitless_rules.items()):
+            if at == self.live.view.changed_seq:  # so that a session that is opened again does not ask again
                 yield self._pend(RuleFruitless(rule).pack())
 
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
-
-    @property
-    def _newest_turn(self) -> tuple[int, str]:
-        return self._view.total_turns, self._view.newest_request
 
     def list_held_notes(self) -> list[NoteAdded]:
         """With `holds_turn_note`: the note that a turn has begun, to be stored with the next event.
 
         It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
         """
-        is_held = self._view.started_turns < self._view.total_turns and self._begun_turn == self._newest_turn
+        view = self.live.view
+        is_held = view.started_turns < view.total_turns and self._begun_turn == _identify_turn(view)
         return [TurnStarted().pack()] if is_held else []
-
-    def _describe_view(self) -> str:
-        return f"{self._view.tokens} tokens in {self._view.message_count} messages"
 
     def _note_compaction_start(self, request: SummaryRequest) -> SummarySteps[None]:
         """Note in the log that a summary of old messages is requested: it may take a while or fail."""
         if request.kind == SUMMARY and not self._compaction_start:
-            self._compaction_start = self._describe_view()
+            self._compaction_start = _describe_size(self.live.view)
             yield self._pend(CompactionStarted(self._compaction_start).pack())
 
     def note_summary_failure(self, failure: Exception) -> None:
@@ -375,7 +368,7 @@ class PolicyRunner:
 
         def placed(seq: int) -> ViewEdited:
             if seq != meant:
-                check_edits(self._view, edited.edits, may_touch_newest=edited.stage == "guard")
+                check_edits(self.live.view, edited.edits, may_touch_newest=edited.stage == "guard")
             edits = tuple(
                 msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
                 if isinstance(edit, Insert)
@@ -390,3 +383,17 @@ class PolicyRunner:
             return f"the log moved meanwhile: {moved.args[0]}"
         self.edit_counts[edited.stage] += 1
         return None
+
+
+def _identify_turn(view: View) -> tuple[int, str]:
+    return view.total_turns, view.newest_request
+
+
+def _describe_size(view: View) -> str:
+    return f"{view.tokens} tokens in {view.message_count} messages"
+
+
+def _is_idle(moment: Moment, policy: Policy, view: View) -> bool:
+    """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
+    guarded = moment in ("before_call", "overflow")
+    return not (guarded or policy.moments.get(moment) or view.orphans or view.unanswered)
