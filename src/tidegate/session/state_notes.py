@@ -51,6 +51,7 @@ from tidegate.core.state_note.note import (
 from tidegate.core.state_note.originals import Originals
 from tidegate.core.state_note.passages import QuotedPassages, quote_passages
 from tidegate.core.state_note.rendering import quote_frame
+from tidegate.core.state_note.upkeep import add_commits, keep_failures, list_names_to_define
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter
 from tidegate.core.turns import Group, split_groups
@@ -93,6 +94,7 @@ _BLOCK_THINKING_TOKENS: Final = 16_000
 """Beside the note, for a model that thinks before it writes a block: `max_tokens` caps the whole call."""
 _NOTHING: Final = "there is nothing to write about"
 _MAY_WAIT: Final = ("manual", "restore")
+_COMMITS_SHARE: Final = 0.05  # of the note's limit: what the program may add for commits in any case
 _MAX_FAR_OVER: Final = 4.0  # times the limit: what is refused
 _CUT_ORDER: Final = (HEADINGS[4], HEADINGS[3], HEADINGS[2], HEADINGS[1])
 
@@ -583,12 +585,15 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
         raise AnswerUnusable("it said nothing")
     sections, cut = trim_sections(sections, task.limits.note, counter, is_update=task.previous is not None)
     known = originals.up_to(task.horizon)
+    sections = _keep_known(sections, before, known, task.limits.note, counter)
     if parsed.passages is None and task.previous is not None:
         found = QuotedPassages(task.previous.passages, ("there was no list of passages: those before were kept",))
     else:
         previous_passages = task.previous.passages if task.previous else ()
         most = task.limits.passages + task.limits.more_passages
-        found = quote_passages(parsed.passages or (), known, most, counter, previous_passages)
+        names, share = list_names_to_define(sections), task.limits.passages
+        wanted = parsed.passages or ()
+        found = quote_passages(wanted, known, most, counter, previous_passages, names=names, share=share)
     return StateNote(
         horizon=task.horizon,
         sections=sections,
@@ -598,6 +603,16 @@ def make_note(task: NoteTask, answer: str, originals: Originals, counter: TokenC
         marked=checked.marked,
         held=checked.held,
     )
+
+
+def _keep_known(
+    sections: Mapping[str, str], before: Mapping[str, str], known: Originals, tokens: int, counter: TokenCounter
+) -> dict[str, str]:
+    """The sections with the commits and failed attempts that they left out, as far as they leave room."""
+    left = tokens - sum(counter.count_text(text) for text in sections.values())
+    with_commits = add_commits(sections, known, max(left, int(tokens * _COMMITS_SHARE)), counter)
+    left = tokens - sum(counter.count_text(text) for text in with_commits.values())
+    return keep_failures(before, with_commits, left, counter)
 
 
 def _join_lines(kept: str, new: str) -> str:

@@ -27,8 +27,8 @@ from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.block_sweep import BlockSweep, find_covered_groups, find_length_cap, is_of_client
 from tidegate.core.stages.view_draft import ViewDraft
 from tidegate.core.state_note.note import choose_note_limits, is_new_state_note, newest_state_note
-from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after
-from tidegate.core.state_note.passages import refresh_changes
+from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_after, list_sources
+from tidegate.core.state_note.passages import is_newer_text, refresh_changes
 from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.sweep.gap_notes import Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note
@@ -225,15 +225,17 @@ class _NoteSweep:
         return _Fitted(draft, notes, draft.tokens + sum(note.tokens for note in notes))
 
     def _choose_passages(self, first: int, passages: Sequence[NotePassage]) -> list[NotePassage]:
-        """The passages that the tail does not show whole, with the edits in the tail that changed their text."""
+        """The passages that the tail does not show whole, or newer, with the edits in it that changed their text."""
         tail = [item for unit in self._units[first:] for item in unit.items]
         whole = {item.message.id for item in tail if not item.edited}
         texts = [text_of(item.message) for item in tail if not item.edited]
+        sources = list_sources([item.message for item in tail if not item.edited])
         changes: list[LoggedFileChange] = [change for item in tail for change in changes_of(item.message)]
         return [
             refresh_changes(passage, [change for change in changes if is_after(change.id, self._note.horizon)])
             for passage in passages
             if passage.id not in whole and not any(passage.text in text for text in texts)
+            if not any(is_newer_text(source, passage) for source in sources)
         ]
 
     def _shorten_user_messages(self, draft: ViewDraft, first: int) -> None:

@@ -27,7 +27,7 @@ _CHANGES: Final = re.compile(r"\(changes?\)", re.I)
 _UNCHANGED: Final = re.compile(r"[\s(\[*_-]*(?:unchanged|no changes?|same as before|as before|stays)[\s)\]*_.]*", re.I)
 _NOTHING: Final = re.compile(r"[\s(\[*_-]*(?:none|nothing|n/a|empty)(?: yet| so far)?[\s)\]*_.]*", re.I)
 _ECHOES: Final = (
-    "the user's goal and every open order, quoted in the user's own words",
+    "the user's goal and every open order, in the user's own words: quote those that matter",
     "Stop here for this one answer: do not go on with the task",
 )
 

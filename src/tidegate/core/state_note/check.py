@@ -42,6 +42,9 @@ _ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)|(?<=\w/)
 _PLACEHOLDER: Final = re.compile(r"(?<=[\s./=:_-])<[A-Za-z][\w -]{0,40}>")
 _MEMBER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
 _EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,4}$")
+_COUNT: Final = re.compile(r"(?<![\w.])(\d[\d,]*) (?:more |other |further )?(?:lines?|rows|characters|chars)\b")
+"""What a notice of tidegate says about a result: it is in no message, but can be counted."""
+_CALL: Final = re.compile(r"[\w$.:#]+\(([\w$.,:*&?=\[\]{} -]*)\)")
 _NUMBER_OF: Final = re.compile(r"(?:\b(?:PR|MR|issue|pull request|ticket)\s#?|#)(\d+)\b", re.I)
 _MIN_QUOTE_WORDS: Final = 2
 _MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
@@ -117,7 +120,7 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
     near_words = collect_runs(near) if cited else originals.words
     faults += _find_missing_code(plain, near if cited else "", near_words, originals)
     faults += _find_missing_facts(plain, near_words, originals)
-    faults += _find_missing_numbers(plain, near_words, originals, cited=bool(cited))
+    faults += _find_missing_numbers(plain, near_words, originals, cited)
     wrong_author = _has_wrong_author(line, plain, cited, originals)
     if wrong_author:
         faults.append(_NOT_TYPED)
@@ -177,7 +180,7 @@ def _find_missing_code(plain: str, near: str, near_words: frozenset[str], origin
         parts = [part.strip() for part in pieces if len(part.strip()) >= 3]
         if all(part in near_text or part in originals.folded_text for part in parts):
             continue
-        if _is_composed(text.removesuffix("()"), near_words, originals):
+        if _is_composed(text.removesuffix("()"), near_words, originals) or _is_signature(text, originals):
             continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
             missing.append(f"`{text[:80]}`")
@@ -189,6 +192,15 @@ def _consists_of_known(text: str, originals: Originals) -> bool:
     if re.search(r"(?:^|\s)-{1,2}\w|[|&;<>=]|/", text):
         return False
     return all(strip_punctuation(run) in originals.words for run in split_runs(text))
+
+
+def _is_signature(text: str, originals: Originals) -> bool:
+    """Whether it is a call or a signature of a known name, all of whose parameters are known names, too."""
+    match = _CALL.fullmatch(text)
+    names = re.findall(r"[A-Za-z_$][\w$]*", text) if match else []
+    return bool(names) and not re.search(r"\d{2}|--", match[1] if match else "") and all(
+        name in originals.words for name in names
+    )
 
 
 def _is_composed(text: str, near_words: frozenset[str], originals: Originals) -> bool:
@@ -228,19 +240,30 @@ def _has_parts(value: str, originals: Originals) -> bool:
     return len(parts) > 1 and all(part in originals.words for part in parts)
 
 
-def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals, *, cited: bool) -> list[str]:
+def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals, cited: Sequence[str]) -> list[str]:
     """Numbers of two digits and more that the cited messages do not have."""
     missing = []
+    counts = _COUNT.findall(plain)
     names = {number for number in _NUMBER_OF.findall(plain) if number in originals.words}
     for found in _split_numbers(plain):
         bare = found.rstrip("%").replace(",", "")
         if len(bare.replace(".", "")) < 2 or found in names:
             continue
         spellings = {found, found.rstrip("%"), bare, f"{int(bare):,}" if bare.isdecimal() else bare}
+        if found in counts and _is_count(int(bare), originals, cited):
+            continue
         if spellings & near or _is_part_of_fact(found, plain, near, originals):
             continue
         missing.append(found)
     return missing
+
+
+def _is_count(number: int, originals: Originals, cited: Sequence[str]) -> bool:
+    """Whether one of the messages has so many lines or characters."""
+    return any(
+        number in (originals.count_lines(ident), originals.count_lines(ident) + 1, len(originals.read(ident)))
+        for ident in cited or originals.ids
+    )
 
 
 def _split_numbers(plain: str) -> list[str]:
@@ -295,11 +318,12 @@ def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
             if again and len(line_words - core) <= max(2, len(core) // 3):
                 lines.remove(line)
                 returned.append(line.strip())
-    kept = [line for line in overruled if line in old and not any(_same(line, other) for other in lines)]
+    kept = [line for line in overruled if line in old and not any(states_same(line, other) for other in lines)]
     return "\n".join([*filter(str.strip, lines), *kept]), returned
 
 
-def _same(one: str, other: str) -> bool:
+def states_same(one: str, other: str) -> bool:
+    """Whether two lines say nearly the same, by their words."""
     words, other_words = set(_WORD.findall(one.casefold())), set(_WORD.findall(other.casefold()))
     shared = len(words & other_words)
     return bool(words) and (shared * 2 >= len(words) or (shared >= _MIN_SHARED and shared * 2 >= len(other_words)))

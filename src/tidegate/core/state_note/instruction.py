@@ -27,8 +27,8 @@ _MAP_SHARE: Final = 0.04  # of the room: the list of ids
 _MAP_LINE_CHARS: Final = 110
 _TAIL_SHARE: Final = 0.275  # of the room: what a sweep leaves beside the note, its passages, rules, and notes of gaps
 _WORDS_PER_TOKEN: Final = 0.65
-_UPDATE_SHARE: Final = 0.5
-"""Of a note's limit: what an update may write. The rest of the note stays as it is."""
+_UPDATE_SHARE: Final = 0.7
+"""Of a note's limit: what an update writes at most, usually far less. The rest of the note stays as it is."""
 _MIN_LINE_TOKENS: Final = 8.0
 _MAX_LINE_TOKENS: Final = 20.0
 _WORTH_TELLING: Final = 40  # lines: with as much room left, the model is told
@@ -39,9 +39,10 @@ _UPDATE: Final = (
     " write only the changes, under its heading with `(changes)` behind it, such as `## Facts (changes)`: new lines,"
     " and for each old line that leaves `- drop: ` with the first words of that line. Under a heading without"
     " `(changes)` you write the whole section anew; do that only if most of it changes. Bring State up to the newest"
-    " message every time. Shorten what is finished to a line (what was done, in which files), and drop what nothing"
-    " depends on any more. Never drop a rule, an open order, a decision that holds, or a failed attempt that could be"
-    ' repeated. Passages that you do not name again leave; `{"find": "..."}` alone keeps one with its lines.'
+    " message every time: replace each line of it that newer messages have overtaken. Shorten what is finished to a"
+    " line (what was done, in which files, which commit), and drop what nothing depends on any more. Never drop a rule,"
+    " an open order, a decision that holds, or a failed attempt. Passages that you do not name again leave;"
+    ' `{"find": "..."}` alone keeps one with its lines.'
 )
 _WHOLE: Final = (
     "Write every section that has contents, whole: this note takes the place of your last one, so that it must also"
@@ -65,17 +66,18 @@ _STAYS: Final = (
 )
 _NOTHING_STAYS: Final = "- None of the messages above is sure to stay visible after this note, only the next ones."
 _PASSAGES: Final = (
-    "The passages: at most about {lines:,} lines in all, the most important first; the last ones leave if room is"
-    " short. Use that room: naming text costs little, and what nobody names is out of sight. Choose what the next steps"
-    " need exactly:",
-    "- code that will be changed, the functions, types and constants that it uses, and the places that use it (for"
-    " these, the lines that a search found, with its `id`);",
+    "The passages: about {lines:,} lines in all, the most important first; if room is short, the last ones leave. Fill"
+    " that room: naming text costs little, and what nobody names is out of sight. Go through the remaining steps one by"
+    " one, and name for each what it needs exactly:",
+    "- the functions, types and constants that it edits, calls or tests, whole, the tests next to them as a pattern,"
+    " and the places that use them (for these, the lines that a search found, with its `id`);",
     "- the text of tickets, pull requests, review comments, specifications and plans that the work follows or has to"
     " keep up to date, also of those that you wrote;",
     "- configuration, lists, and steps and principles of documents.",
-    "`find` is a part of one line, copied exactly and long enough to be unique; `before` and `after` count the lines"
-    " around it; `id` is optional, the message that has the text. The newest place with that text is quoted, also from"
-    " messages that have left. Do not name old versions of what was edited since.",
+    "`find` is a part of one line, copied exactly and long enough to be unique. Alone it quotes the whole function,"
+    " class or section around that line; with `before` and `after`, so many lines around it. `id` is optional, the"
+    " message that has the text. The newest place with that text is quoted, also from messages that have left. Do not"
+    " name old versions of what was edited since.",
 )
 
 
@@ -135,10 +137,7 @@ def write_instruction(
     is_update = previous is not None and not max_chars
     if previous is not None and is_update:
         size = len(write_sections(previous).split())
-        most = (
-            f"at most {int(words * _UPDATE_SHARE):,} words of changes, and {words:,} with what stays of the"
-            f" {size:,} words of your last note"
-        )
+        most = f"at most {words:,} words with what stays of your last note, which has {size:,}"
     lines = [
         "[tidegate: the state note] Stop here for this one answer: do not go on with the task and call no tool. Soon"
         " the older messages will leave this conversation. Write down the state of the work, so that you can go on"
@@ -152,7 +151,8 @@ def write_instruction(
         *(line for kind in SECTIONS for line in (f"## {kind.heading}", f"({kind.contents})")),
         f"## {PASSAGES_HEADING}",
         "```json",
-        '[{"why": "to be changed next", "find": "func parseConfig(", "before": 2, "after": 40, "id": "m12"}]',
+        '[{"why": "to be changed next", "find": "func parseConfig("},'
+        ' {"why": "its callers", "find": "main.go:88:", "before": 2, "after": 9, "id": "m12"}]',
         "```",
         "",
         f"How to write, all sections together {most} (the list of passages does not count):",

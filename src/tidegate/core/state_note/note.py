@@ -35,14 +35,16 @@ SECTIONS: Final = (
     SectionKind(
         "Goal and open orders",
         "goal",
-        "the user's goal and every open order, quoted in the user's own words",
+        "the user's goal and every open order, in the user's own words: quote those that matter, each with its id. The"
+        " user's messages stay visible (long ones shortened), so do not repeat them",
     ),
     SectionKind(
         "State",
         "state",
-        "what is done, each item with the files that it changed and its proof (the command and its outcome, a commit);"
-        " what is in work, and where it stopped; what remains, as steps in order. If the newest messages changed"
-        " something, say so here",
+        "what is done, a line each, with the files that it changed, who did it, and its proof (the command and its"
+        " outcome, the hash of the commit); what is in work, and where it stopped; what remains, as steps in order,"
+        " each with the files and functions that it edits, calls and tests, in `backticks`. If the newest messages"
+        " changed something, say so here",
     ),
     SectionKind(
         "Decisions",
@@ -52,8 +54,8 @@ SECTIONS: Final = (
     SectionKind(
         "Failed attempts",
         "failed",
-        "what was tried and failed, also if it is repaired: the error in its own words, what failed and what works"
-        " instead, each as it was written; suspicions that turned out wrong, and tools that misbehaved",
+        "what was tried and failed, also if it is repaired, a short line each: what failed, the error in its own words,"
+        " what works instead; suspicions that turned out wrong, and tools that misbehaved",
     ),
     SectionKind(
         "Facts",

@@ -1,7 +1,7 @@
 """Access to the original messages of the current branch, for the check of a note and for its passages."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -24,6 +24,8 @@ _PATH_KEYS: Final = ("file_path", "filePath", "path", "filename", "target_file",
 _OLD_TEXT: Final = re.compile(r"^old|^search|^find|^before", re.I)
 _PATCHED_LINE: Final = re.compile(r"^[- ](.*\S.*)$", re.M)
 """A line of a patch that the file had before: its place, or what leaves."""
+_ENTRY: Final = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*(?=\S)")
+"""The change of the folder before a command."""
 _SPACE: Final = re.compile(r"\s+")
 _INNER: Final = re.compile(r"[^\w.@-]+")
 _SUBJECT_CHARS: Final = 90
@@ -34,7 +36,8 @@ class SourceText(NamedTuple):
     """A text of a message in which passages can be found, with its origin.
 
     `source` is what people read: the tool with its file or command, or the author. `shows_file`: it is the content of
-    a file, or a part of it. `is_brief`: a short argument of a call, which is quoted only if nothing else has the text.
+    a file, or a part of it, `is_whole`: all of it. `is_brief`: a short argument of a call, which is quoted only if
+    nothing else has the text.
     """
 
     id: str
@@ -43,6 +46,7 @@ class SourceText(NamedTuple):
     text: str
     shows_file: bool = False
     is_brief: bool = False
+    is_whole: bool = False
 
 
 class LoggedFileChange(NamedTuple):
@@ -73,14 +77,23 @@ class Originals:
 
     def read_around(self, ident: str) -> str:
         """The text of a message with the results of its calls, or with the call that it answers."""
-        return "\n".join(self._read(each) for each in self._groups.get(ident, ()))
+        return "\n".join(self.read(each) for each in self._groups.get(ident, ()))
 
     def is_of_user(self, ident: str) -> bool:
         message = self._by_id.get(ident)
         return message is not None and is_user_request(message)
 
-    def _read(self, ident: str) -> str:
+    def read(self, ident: str) -> str:
+        """The text of a message, with the arguments of its calls."""
         return self._texts[ident]
+
+    def count_lines(self, ident: str) -> int:
+        """The lines of a message."""
+        return self._texts[ident].strip("\n").count("\n") + 1
+
+    @property
+    def ids(self) -> Iterable[str]:
+        return self._by_id
 
     @cached_property
     def _texts(self) -> dict[str, str]:
@@ -109,8 +122,7 @@ class Originals:
     @cached_property
     def sources(self) -> list[SourceText]:
         """The texts in which passages can be found, oldest first."""
-        calls = {call.id: call for message in self.messages for call in calls_of(message)}
-        return [source for message in self.messages for source in _sources_of(message, calls)]
+        return list_sources(self.messages)
 
     @cached_property
     def changes(self) -> list[LoggedFileChange]:
@@ -170,12 +182,18 @@ def describe_call(call: Call) -> str:
     """The tool with its file, command or first argument."""
     command = find_command(call)
     if command:
-        return f"$ {fold_line(command, _SUBJECT_CHARS)}"
+        return f"$ {fold_line(_ENTRY.sub('', command), _SUBJECT_CHARS)}"
     path = find_call_path(call)
     if path:
         return f"{fold_line(call.name, 40)} {path}"
     texts = [value for _, value in iterate_strings(parse_call_arguments(call), skip=INCIDENTAL_KEYS) if value.strip()]
     return f"{fold_line(call.name, 40)} {fold_line(texts[0], _SUBJECT_CHARS) if texts else ''}".strip()
+
+
+def list_sources(messages: Sequence[Message]) -> list[SourceText]:
+    """The texts of these messages in which passages can be found."""
+    calls = {call.id: call for message in messages for call in calls_of(message)}
+    return [source for message in messages for source in _sources_of(message, calls)]
 
 
 def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
@@ -196,7 +214,7 @@ def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
             if _OLD_TEXT.search(key):
                 continue
             if is_content_argument(value):
-                found.append(SourceText(message.id, source, path, value, whole))
+                found.append(SourceText(message.id, source, path, value, whole, is_whole=whole))
             elif len(value) >= _BRIEF_CHARS:
                 found.append(SourceText(message.id, source, path, value, is_brief=True))
     return found

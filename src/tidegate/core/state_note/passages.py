@@ -14,6 +14,8 @@ import msgspec
 
 from tidegate.core.notes import NotePassage
 from tidegate.core.state_note.originals import LoggedFileChange, Originals, SourceText, fold_space, is_after
+from tidegate.core.state_note.text_block import find_block, is_definition, is_definition_block, strip_line_numbers
+from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter
 
 MAX_PASSAGES: Final = 40
@@ -25,6 +27,13 @@ _MANY_PLACES: Final = 20
 _HEADING_TOKENS: Final = 40
 _LINE_NUMBER: Final = re.compile(r"^\s*\d+\s*[→\t|:-]?\s?")
 _MAX_CHANGES: Final = 6
+_MAX_BLOCK_LINES: Final = 160
+_MAX_DEFINITION_LINES: Final = 80  # of a definition that the program adds
+_MAX_GROWTH: Final = 60  # lines: how far a passage grows to the end of a function
+_MAX_GAP: Final = 3  # lines between passages that become one
+_MIN_SAME_LINES: Final = 3  # by which a passage is found again in newer text
+_PROSE: Final = re.compile(r"\.(?:md|mdx|markdown|rst|txt|adoc|json|lock)$", re.I)
+_RECEIVER: Final = re.compile(r"\bfunc\s*\([^)]*\)")
 
 
 class WantedPassage(msgspec.Struct, frozen=True):
@@ -53,42 +62,174 @@ def quote_passages(
     tokens: int,
     counter: TokenCounter,
     previous: Sequence[NotePassage] = (),
+    *,
+    names: Sequence[str] = (),
+    share: int = 0,
 ) -> QuotedPassages:
     """Quote the passages in their order, in at most so many tokens, with what to tell the model about them.
 
-    A passage of the `previous` note that is named again by its `find` alone has the lines that it had.
+    A passage that is named by its `find` alone has the lines that it had in the `previous` note, else the function,
+    type or section around the line. In what is left of `share`, the others grow to the end of theirs, and the
+    definitions of these `names` follow.
     """
-    passages: list[NotePassage] = []
-    feedback: list[str] = []
-    left = tokens
+    room = _Room(tokens, counter, originals)
     if len(wanted) > MAX_PASSAGES:
-        feedback.append(f"only the first {MAX_PASSAGES} of {len(wanted)} passages were read")
+        room.feedback.append(f"only the first {MAX_PASSAGES} of {len(wanted)} passages were read")
     for each in wanted[:MAX_PASSAGES]:
         name = _shorten(each.find)
         if len(each.find.strip()) < _MIN_FIND_CHARS:
-            feedback.append(f'"{name}" is too short to find a place')
+            room.feedback.append(f'"{name}" is too short to find a place')
             continue
-        hits = _find(_restore_span(each, previous), originals)
+        old = next((passage for passage in previous if passage.find == name), None)
+        hits = _find(_restore_span(each, old), originals)
         if not hits:
-            feedback.append(f'"{name}" was not found in the conversation')
+            room.feedback.append(f'"{name}" was not found in the conversation')
             continue
         if len(hits) > _MANY_PLACES:
-            feedback.append(f'"{name}" is at {len(hits):,} places; quoted was the one in {hits[0].source.id}')
-        passage = _quote_newest(_restore_span(each, previous), hits, originals)
-        if any(_covers(other, passage) for other in passages):
-            continue
-        passages = [other for other in passages if not _covers(passage, other)]
-        cost = counter.count_text(passage.text) + _HEADING_TOKENS
-        if cost > left:
-            cut = _cut(passage, left - _HEADING_TOKENS, counter)
-            if cut is None:
-                feedback.append(f'"{name}" was left out: there was no room for it')
+            room.feedback.append(f'"{name}" is at {len(hits):,} places; quoted was the one in {hits[0].source.id}')
+        quote = _quote_newest(_restore_span(each, old), hits, originals, is_block=old is None)
+        if isinstance(quote, str):
+            room.feedback.append(f'"{name}" was left out: {quote}')
+        else:
+            room.add(quote, name)
+    room.complete(min(share, tokens))
+    for name in names:
+        room.add_definition(name, min(share, tokens))
+    return QuotedPassages(tuple(quote.passage for quote in room.quotes), tuple(room.feedback))
+
+
+class _Quote(NamedTuple):
+    """A passage with the text that it is from."""
+
+    passage: NotePassage
+    source: SourceText
+
+
+class _Room:
+    """The passages that were quoted so far, and what is left of their room."""
+
+    def __init__(self, tokens: int, counter: TokenCounter, originals: Originals) -> None:
+        self._tokens, self._counter, self._originals = tokens, counter, originals
+        self._costs: dict[tuple[str, int, int, str], int] = {}
+        self.quotes: list[_Quote] = []
+        self.feedback: list[str] = []
+
+    def _measure(self, passage: NotePassage) -> int:
+        key = (passage.id, passage.first_line, passage.last_line, passage.text[:80])
+        if key not in self._costs:
+            self._costs[key] = self._counter.count_text(passage.text) + _HEADING_TOKENS
+        return self._costs[key]
+
+    @property
+    def _used(self) -> int:
+        return sum(self._measure(quote.passage) for quote in self.quotes)
+
+    def add(self, quote: _Quote, name: str) -> None:
+        """Quote a passage, as one with those of the same text that it overlaps."""
+        if any(_covers(other.passage, quote.passage) for other in self.quotes):
+            return
+        neighbors = [other for other in self.quotes if _touches_lines(other, quote)]
+        others = [other for other in self.quotes if other not in neighbors and not _covers(quote.passage, other.passage)]
+        place = min((self.quotes.index(other) for other in neighbors), default=len(others))
+        joint = _join([*neighbors, quote], self._originals) if neighbors else quote
+        left = self._tokens - sum(self._measure(other.passage) for other in others)
+        if self._measure(joint.passage) > left and neighbors:
+            self.feedback.append(f'"{name}" was left out: there was no room for it')
+            return
+        if self._measure(joint.passage) > left:
+            shorter = _cut(joint.passage, left - _HEADING_TOKENS, self._counter)
+            if shorter is None:
+                self.feedback.append(f'"{name}" was left out: there was no room for it')
+                return
+            lines = f"{_count_lines(joint.passage)} to {_count_lines(shorter)} lines"
+            self.feedback.append(f'"{name}" was cut from {lines}')
+            joint = joint._replace(passage=shorter)
+        self.quotes = [*others[:place], joint, *others[place:]]
+
+    def complete(self, tokens: int) -> None:
+        """Let passages that end within a function or type grow to its end, as far as there is room."""
+        for number, quote in enumerate(self.quotes):
+            passage, lines = quote.passage, quote.source.text.split("\n")
+            if not quote.source.file or _count_lines(passage) < _MIN_CUT_LINES:
                 continue
-            feedback.append(f'"{name}" was cut from {_count_lines(passage)} to {_count_lines(cut)} lines')
-            passage, cost = cut, counter.count_text(cut.text) + _HEADING_TOKENS
-        passages.append(passage)
-        left -= cost
-    return QuotedPassages(tuple(passages), tuple(feedback))
+            first, last = passage.first_line - 1, passage.last_line - 1
+            ends = [find_block(lines, at, quote.source.file, _MAX_BLOCK_LINES) for at in (first, last)]
+            parts = [end for end in ends if end.size < _MAX_BLOCK_LINES and is_definition_block(lines, end)]
+            first = min([first, *(part.first for part in parts if first - part.first <= _MAX_GROWTH)])
+            last = max([last, *(part.last for part in parts if part.last - last <= _MAX_GROWTH)])
+            if (first, last) == (passage.first_line - 1, passage.last_line - 1):
+                continue
+            grown = _cite(quote.source, first, last, passage.why, passage.find, self._originals)
+            if self._used - self._measure(passage) + self._measure(grown) <= tokens:
+                self.quotes[number] = quote._replace(passage=grown)
+        for quote in list(self.quotes):
+            neighbors = [other for other in self.quotes if other is quote or _touches_lines(other, quote)]
+            if quote in self.quotes and len(neighbors) > 1:
+                place = self.quotes.index(neighbors[0])
+                self.quotes[place] = _join(neighbors, self._originals)
+                self.quotes = [other for other in self.quotes if other not in neighbors[1:]]
+
+    def add_definition(self, name: str, tokens: int) -> None:
+        """Quote the newest definition of a name, if it is not there yet and there is room for it."""
+        quote = _find_definition(name, self._originals)
+        if quote is None or quote.passage.changed_in:
+            return
+        if any(_shows_lines(other.passage, quote.passage) for other in self.quotes):
+            return
+        if self._used + self._measure(quote.passage) <= tokens:
+            self.quotes.append(quote)
+
+
+def _touches_lines(one: _Quote, other: _Quote) -> bool:
+    """Whether two passages of one text overlap or nearly do."""
+    if one.source is not other.source:
+        return False
+    first, last = one.passage.first_line - _MAX_GAP, one.passage.last_line + _MAX_GAP
+    return first <= other.passage.last_line and other.passage.first_line <= last
+
+
+def _join(quotes: Sequence[_Quote], originals: Originals) -> _Quote:
+    """One passage for several of the same text."""
+    first = min(quote.passage.first_line for quote in quotes) - 1
+    last = max(quote.passage.last_line for quote in quotes) - 1
+    why = "; ".join(dict.fromkeys(quote.passage.why for quote in quotes if quote.passage.why))
+    source = quotes[0].source
+    return _Quote(_cite(source, first, last, why, quotes[0].passage.find, originals), source)
+
+
+def _shows_lines(one: NotePassage, other: NotePassage) -> bool:
+    """Whether a passage has nearly all lines of another one of the same file."""
+    if not is_same_file(one.file, other.file):
+        return False
+    lines = list_plain_lines(other.text)
+    return len(lines & list_plain_lines(one.text)) * 10 >= 9 * len(lines)
+
+
+def _find_definition(name: str, originals: Originals) -> _Quote | None:
+    """The newest text of a file that defines a name, with its whole definition."""
+    word = re.compile(rf"(?<![\w.$]){re.escape(name)}(?![\w$])")
+    for source in reversed(originals.sources):
+        if not source.file or source.is_brief or name not in source.text or _PROSE.search(source.file):
+            continue
+        lines = source.text.split("\n")
+        plain = strip_line_numbers(lines)
+        at = next((n for n, line in enumerate(plain) if name in line and _defines(line, word)), -1)
+        if at >= 0:
+            block = find_block(lines, at, source.file, _MAX_BLOCK_LINES)
+            if block.size > _MAX_DEFINITION_LINES:
+                return None
+            why = "named in State; added by tidegate"
+            return _Quote(_cite(source, block.first, block.last, why, plain[at].strip(), originals), source)
+    return None
+
+
+def _defines(line: str, word: re.Pattern[str]) -> bool:
+    """Whether a line begins the definition of this name, not of another one that takes or returns it."""
+    match = word.search(line)
+    if match is None or not is_definition(line):
+        return False
+    before = _RECEIVER.sub("", line[: match.start()])
+    return not re.search(r"[(=:]", before)
 
 
 def _shorten(text: str) -> str:
@@ -110,13 +251,9 @@ def _covers(one: NotePassage, other: NotePassage) -> bool:
     )
 
 
-def _restore_span(wanted: WantedPassage, previous: Sequence[NotePassage]) -> WantedPassage:
+def _restore_span(wanted: WantedPassage, old: NotePassage | None) -> WantedPassage:
     """A passage that is named again without its lines, with those that it had."""
-    if wanted.before or wanted.after:
-        return wanted
-    name = _shorten(wanted.find)
-    old = next((each for each in previous if each.find == name), None)
-    if old is None:
+    if wanted.before or wanted.after or old is None:
         return wanted
     lines = old.text.split("\n")
     at = next((n for n, line in enumerate(lines) if wanted.find.strip() in line), 0)
@@ -125,18 +262,43 @@ def _restore_span(wanted: WantedPassage, previous: Sequence[NotePassage]) -> Wan
     )
 
 
-def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals) -> NotePassage:
-    """The first place. If later edits changed its text, a newer text of that file after them, if the log has one."""
-    passage = _quote(wanted, hits[0], originals)
+def _quote_newest(
+    wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals, *, is_block: bool
+) -> _Quote | str:
+    """The first place. If later edits changed its text, a newer text of that file, or why there is none to quote."""
+    quote = _quote(wanted, hits[0], originals, is_block=is_block)
+    passage = quote.passage
     if not passage.changed_in:
-        return passage
+        return quote
     for hit in hits:
         source = hit.source
-        if source.file and is_after(source.id, passage.id) and _is_same_file(source.file, passage.file):
-            newer = _quote(wanted, hit, originals)
-            if not newer.changed_in and _count_lines(newer) * 2 >= _count_lines(passage):
+        if source.file and is_after(source.id, passage.id) and is_same_file(source.file, passage.file):
+            newer = _quote(wanted, hit, originals, is_block=is_block)
+            if not newer.passage.changed_in and _count_lines(newer.passage) * 2 >= _count_lines(passage):
                 return newer
-    return passage
+    return _find_again(quote, originals)
+
+
+def _find_again(quote: _Quote, originals: Originals) -> _Quote | str:
+    """The lines of a passage that was changed, in the newest text of its file, by those that are still there."""
+    passage = quote.passage
+    lines = list_plain_lines(passage.text)
+    last_change = max(passage.changed_in, key=seq_of_id)
+    for source in reversed(originals.sources):
+        if not is_after(source.id, passage.id) or not is_same_file(source.file, passage.file):
+            continue
+        if not (source.shows_file or source.is_whole) or is_after(last_change, source.id):
+            continue
+        texts = source.text.split("\n")
+        places = [n for n, text in enumerate(texts) if _plain_line(text) in lines]
+        span = places[-1] - places[0] + 1 if places else 0
+        if len(places) >= _MIN_SAME_LINES and span <= 2 * _count_lines(passage) + _MAX_GAP:
+            return _Quote(
+                _cite(source, places[0], places[-1], passage.why, passage.find, originals), source
+            )
+        if source.is_whole:
+            return f"{source.id} has newer text of the whole file {passage.file}, without it"
+    return quote
 
 
 def _find(wanted: WantedPassage, originals: Originals) -> list[_Hit]:
@@ -187,7 +349,7 @@ def _rank(wanted: WantedPassage, hits: list[_Hit]) -> list[_Hit]:
     """Newest first. If lines around are wanted, a text that has at least half of them comes before one that has not,
     and the content of a file before other texts."""
     span = min(wanted.before + wanted.after, MAX_PASSAGE_LINES)
-    if span < _MIN_CUT_LINES:
+    if 0 < span < _MIN_CUT_LINES:
         return hits
 
     def lacks(hit: _Hit) -> bool:
@@ -198,16 +360,26 @@ def _rank(wanted: WantedPassage, hits: list[_Hit]) -> list[_Hit]:
     return sorted(hits, key=lambda hit: (lacks(hit), not hit.source.shows_file))
 
 
-def _quote(wanted: WantedPassage, hit: _Hit, originals: Originals) -> NotePassage:
-    lines = hit.source.text.split("\n")
-    first = max(0, hit.line - max(0, wanted.before))
-    last = min(len(lines) - 1, hit.line + max(0, wanted.after) + wanted.find.strip("\r\n").count("\n"))
-    last = min(last, first + MAX_PASSAGE_LINES - 1)
-    text = "\n".join(_clip_line(line) for line in lines[first : last + 1])
+def _quote(wanted: WantedPassage, hit: _Hit, originals: Originals, *, is_block: bool) -> _Quote:
     source = hit.source
+    lines = source.text.split("\n")
+    if is_block and not wanted.before and not wanted.after:
+        first, last = find_block(lines, hit.line, source.file, _MAX_BLOCK_LINES)
+    else:
+        first = max(0, hit.line - max(0, wanted.before))
+        last = hit.line + max(0, wanted.after)
+    last = max(last, hit.line + wanted.find.strip("\r\n").count("\n"))
+    last = min(last, len(lines) - 1, first + MAX_PASSAGE_LINES - 1)
+    return _Quote(_cite(source, first, last, wanted.why, wanted.find, originals), source)
+
+
+def _cite(source: SourceText, first: int, last: int, why: str, find: str, originals: Originals) -> NotePassage:
+    """The lines `first` to `last` of a text, counted from 0."""
+    lines = source.text.split("\n")
+    text = "\n".join(_clip_line(line) for line in lines[first : last + 1])
     return NotePassage(
-        why=" ".join(wanted.why.split())[:200],
-        find=_shorten(wanted.find),
+        why=" ".join(why.split())[:200],
+        find=_shorten(find),
         id=source.id,
         source=source.source,
         file=source.file,
@@ -227,11 +399,11 @@ def find_later_changes(ident: str, file: str, text: str, changes: Sequence[Logge
     """The messages after `ident` that changed this text of the file."""
     if not file:
         return ()
-    plain = {_plain_line(line) for line in text.split("\n")} - {""}
+    plain = list_plain_lines(text)
     found = [
         change.id
         for change in changes
-        if is_after(change.id, ident) and _is_same_file(change.file, file) and _touches(change, plain)
+        if is_after(change.id, ident) and is_same_file(change.file, file) and _touches(change, plain)
     ]
     return tuple(dict.fromkeys(found))[-_MAX_CHANGES:]
 
@@ -243,10 +415,25 @@ def refresh_changes(passage: NotePassage, changes: Sequence[LoggedFileChange]) -
     return passage if changed == passage.changed_in else msgspec.structs.replace(passage, changed_in=changed)
 
 
+def is_newer_text(source: SourceText, passage: NotePassage) -> bool:
+    """Whether this is newer text of the passage's file that shows its place: the whole file, or most of its lines."""
+    if not passage.file or not is_after(source.id, passage.id) or not is_same_file(source.file, passage.file):
+        return False
+    if source.is_whole:
+        return True
+    lines = list_plain_lines(passage.text)
+    return source.shows_file and len(lines & list_plain_lines(source.text)) * 10 >= 7 * len(lines)
+
+
 def _touches(change: LoggedFileChange, plain: set[str]) -> bool:
     if not change.old:
         return True
     return any(_plain_line(line) in plain for line in change.old.split("\n") if line.strip())
+
+
+def list_plain_lines(text: str) -> set[str]:
+    """The lines of a text without white space around them and the numbers that a tool put before them."""
+    return {_plain_line(line) for line in text.split("\n")} - {""}
 
 
 def _plain_line(line: str) -> str:
@@ -254,7 +441,7 @@ def _plain_line(line: str) -> str:
     return _LINE_NUMBER.sub("", line).strip() if line[:12].strip()[:1].isdigit() else line.strip()
 
 
-def _is_same_file(one: str, other: str) -> bool:
+def is_same_file(one: str, other: str) -> bool:
     """Whether two paths may be of one file: from different folders, one is the end of the other."""
     parts, other_parts = _split_path(one), _split_path(other)
     length = min(len(parts), len(other_parts))
