@@ -314,7 +314,7 @@ class AgentBuilder(NamedTuple):
         agent_model = config.context.summary_model
         if agent_model is None:
             return None if connection.is_embedded else SummaryWriter(connection, config.agent.model, connection)
-        own = next((found for model, found in self.summary_connections if model == agent_model), None)
+        own = next((each for model, each in self.summary_connections if model == agent_model), None)
         if own is None:
             own = await connect_provider(config, agent_model, self.environment, self.data, stack=self.stack)
             self.summary_connections.append((agent_model, own))

@@ -74,37 +74,37 @@ class FrameworkNotes(Generic[HostObject]):
             running.add_done_callback(self._tasks.discard)
 
     async def _write(self, name: str, session: Session, task: WriteTask, ask: Callable[[], Any]) -> None:
-        made: Written | NoteRefused
-        spent = None
+        outcome: Written | NoteRefused
+        cost = None
         try:
             async with asyncio.timeout(NOTE_TIMEOUT_SECONDS):
-                said = ask()
-                answer: ModelAnswer = await said if isinstance(said, Awaitable) else said
+                reply = ask()
+                answer: ModelAnswer = await reply if isinstance(reply, Awaitable) else reply
             if answer.usage:
-                spent = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
-            made = await asyncio.to_thread(session.state_notes.check, task, answer.text)
+                cost = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
+            outcome = await asyncio.to_thread(session.state_notes.check, task, answer.text)
         except AnswerUnusable as no:
-            made = NoteRefused(str(no))
+            outcome = NoteRefused(str(no))
         except TimeoutError:
-            made = NoteRefused(f"there was no answer within {NOTE_TIMEOUT_SECONDS:g} seconds")
+            outcome = NoteRefused(f"there was no answer within {NOTE_TIMEOUT_SECONDS:g} seconds")
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
-            made = explain_failure(failure)
+            outcome = explain_failure(failure)
         finally:
             with self._lock:
                 self._running.discard(name)
         with self._lock:
-            self._arrived.setdefault(name, []).append(_Arrived(task, made, spent))
+            self._arrived.setdefault(name, []).append(_Arrived(task, outcome, cost))
 
     def collect(self, name: str, session: Session) -> None:
         """Store what has arrived for a session, or note why there is no note. Call it where its calls are prepared."""
         with self._lock:
             arrived = self._arrived.pop(name, [])
-        for task, made, spent in arrived:
-            if spent is not None:
-                session.history.append_note(spent)
-            if not isinstance(made, NoteRefused):
-                session.state_notes.store(task, made)
+        for task, outcome, cost in arrived:
+            if cost is not None:
+                session.history.append_note(cost)
+            if not isinstance(outcome, NoteRefused):
+                session.state_notes.store(task, outcome)
                 continue
-            if made.is_final:
+            if outcome.is_final:
                 session.state_notes.pause()
-            session.state_notes.refuse(str(made))
+            session.state_notes.refuse(str(outcome))

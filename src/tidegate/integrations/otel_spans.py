@@ -117,13 +117,13 @@ class _SpanWatcher:
 
     def _answered(self, message: Message, event: Event, error: str) -> None:
         result = result_of(message)
-        called = self._calls.pop(result.call_id, None) if result else None
-        if result is None or called is None:
+        call = self._calls.pop(result.call_id, None) if result else None
+        if result is None or call is None:
             return
-        named: _Attributes = {"gen_ai.tool.name": called.name, "gen_ai.tool.call.id": result.call_id}
+        attributes: _Attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": result.call_id}
         if result.error:
-            named["error.type"] = error
-        self._span("execute_tool", called.name, called.time, event.time, {**named, "gen_ai.tool.type": "function"})
+            attributes["error.type"] = error
+        self._span("execute_tool", call.name, call.time, event.time, {**attributes, "gen_ai.tool.type": "function"})
 
     def _used(self, what: UsageReported, event: Event) -> None:
         """A call starts after the last event of its request and ends with the reply."""
@@ -180,9 +180,9 @@ class _SpanWatcher:
         span.end(_nanoseconds(max(start, end)))
 
 
-def _forget_oldest(known: dict[_K, _V]) -> None:
-    while len(known) > _MAX_REMEMBERED:
-        del known[next(iter(known))]
+def _forget_oldest(entries: dict[_K, _V]) -> None:
+    while len(entries) > _MAX_REMEMBERED:
+        del entries[next(iter(entries))]
 
 
 def _nanoseconds(time: float) -> int:

@@ -102,7 +102,7 @@ class Blobs:
             if not there:
                 write_atomically(path, body)
                 self._size, self._added_since_count = self._size + len(body), self._added_since_count + 1
-            self._sync_names(path.parent, written=not there)
+            self._sync_names(path.parent, is_new=not there)
         return sha
 
     def get(self, sha: str) -> bytes:
@@ -163,10 +163,10 @@ class Blobs:
             return False
         return True
 
-    def _sync_names(self, shelf: Path, *, written: bool) -> None:
+    def _sync_names(self, shelf: Path, *, is_new: bool) -> None:
         """Sync the folders of an existing blob: its writer may have crashed before the names were on disk."""
         try:
-            if not written:
+            if not is_new:
                 sync_folder(shelf)
             if shelf not in self._synced:
                 sync_folder(self.folder)

@@ -44,5 +44,5 @@ def _without_rule_lines(part: Part) -> Part:
     if not isinstance(part, Text):
         return part
     lines = part.text.replace(LEDGER_HEADING, _NO_RULES).replace(SHORT_LEDGER_HEADING, _NO_RULES).split("\n")
-    kept = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
-    return msgspec.structs.replace(part, text="\n".join(kept) or "-")
+    other_lines = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
+    return msgspec.structs.replace(part, text="\n".join(other_lines) or "-")

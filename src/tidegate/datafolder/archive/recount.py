@@ -44,8 +44,8 @@ class EventRecounter:
             message = _measured(what.message)
             if message.role == "system":
                 self._labelled.add(message.id)
-            seen = resolve_visibility(message)
-            tokens = 0 if seen is None else self._count(seen)
+            visible = resolve_visibility(message)
+            tokens = 0 if visible is None else self._count(visible)
             return _with(event, msgspec.structs.replace(what, message=message, tokens=tokens))
         if isinstance(what, ViewEdited):
             return _with(event, msgspec.structs.replace(what, edits=tuple(map(self._edit, what.edits))))

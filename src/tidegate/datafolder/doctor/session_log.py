@@ -169,9 +169,9 @@ def _miscounted(what: EventPayload) -> str:
 def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
     """Yield the token counts of an event, each with its message."""
     if isinstance(what, MessageAdded):
-        seen = resolve_visibility(what.message)
-        if seen is not None:
-            yield what.tokens, seen
+        visible = resolve_visibility(what.message)
+        if visible is not None:
+            yield what.tokens, visible
     elif isinstance(what, ViewEdited):
         for edit in what.edits:
             if isinstance(edit, Replace):
@@ -255,14 +255,14 @@ def find_request_faults(view: LogView) -> Iterator[str]:
     """Yield what the provider would refuse in the next request after open and orphaned calls are repaired."""
     outcome = repair_view(view)
     if outcome.edits:
-        placed = tuple(
+        edits = tuple(
             msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{view.head + 1}.{place}"))
             if isinstance(edit, Insert)
             else edit
             for place, edit in enumerate(outcome.edits)
         )
-        check_edits(view, placed)
-        view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, placed)))
+        check_edits(view, edits)
+        view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, edits)))
     if view.orphans or view.unanswered:
         waiting = format_count(len(view.unanswered), "message")
         yield f"Without a call: {format_count(len(view.orphans), 'result')}. Without a result: {waiting}."

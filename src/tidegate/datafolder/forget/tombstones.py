@@ -384,11 +384,11 @@ def _spelling_pattern(run: str) -> str:
 
 def _remove_cut_phrase(text: str, words: str, mark: str = TOMBSTONE) -> str:
     """Remove the longest beginnings of the words from a text."""
-    start, done, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
-    while (at := text.find(start, done)) >= 0:
+    start, position, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
+    while (at := text.find(start, position)) >= 0:
         end = _MIN_CUT_CHARS
         while end < len(words) and text[at + end : at + end + 1] == words[end]:
             end += 1
-        pieces += [text[done:at], mark]
-        done = at + end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[position:at], mark]
+        position = at + end
+    return "".join([*pieces, text[position:]])

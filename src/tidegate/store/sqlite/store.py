@@ -28,7 +28,6 @@ from tidegate.store.sqlite.connection import (
     translate_errors,
     truncate_wal,
 )
-from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rows import (
     PACK_BYTES,
     PACK_RECORDS,
@@ -40,7 +39,7 @@ from tidegate.store.sqlite.rows import (
     pack_rows,
     row_id,
 )
-from tidegate.store.sqlite.tables import READ_ROWS, Tables, row_id_span
+from tidegate.store.sqlite.tables import MIGRATIONS, READ_ROWS, Tables, row_id_span
 from tidegate.store.store import SessionInfo, SessionPage
 
 _ALL = "the list of sessions"
