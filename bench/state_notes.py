@@ -180,9 +180,7 @@ def main() -> int:
     lines = list(read_chat_recording(options.recording))
     head = list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines))
     system = "\n\n".join(filter(None, map(text_of_line, head)))
-    run = NotedReplay(
-        options.folder, system, options.window, options.policy, options.count, not options.without_notes
-    )
+    run = NotedReplay(options.folder, system, options.window, options.policy, options.count, not options.without_notes)
     try:
         messages = replay(lines, options.stop, run)
     except NoteMissing as missing:
@@ -193,9 +191,7 @@ def main() -> int:
         (options.folder / "notes.json").write_text(json.dumps(report, indent=1, ensure_ascii=False))
     (options.folder / "view.txt").write_text("\n".join(map(show_message, messages)))
     size = run.session.view.tokens
-    print(
-        f"{len(run.reports)} notes, {len(run.sweeps)} sweeps, view of {size:,} tokens: {options.folder / 'view.txt'}"
-    )
+    print(f"{len(run.reports)} notes, {len(run.sweeps)} sweeps, view of {size:,} tokens: {options.folder / 'view.txt'}")
     if options.next is not None:
         name = get_recording_name(options.recording)
         size = write_next_request(run, name, options.next, options.next_window)

@@ -265,7 +265,7 @@ class AgentBuilder(NamedTuple):
         system = self.build_prompt(config, connection, skills, domain=_SUBAGENT_INSTRUCTIONS).text
         numbers: dict[str, int] = {}
 
-        def opened(asker: str, definitions: Sequence[Tool]) -> SubagentSession:
+        def open_session(asker: str, definitions: Sequence[Tool]) -> SubagentSession:
             number = numbers.get(asker, 0) + 1
             while self.data is not None and self.data.store.head(f"{asker}.task-{number}"):
                 number += 1
@@ -282,7 +282,7 @@ class AgentBuilder(NamedTuple):
             about,
             connection.provider,
             offered,
-            opened,
+            open_session,
             discovery,
             may_delegate,
             lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),

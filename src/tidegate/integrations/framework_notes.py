@@ -31,10 +31,10 @@ AskMessages = Callable[[list[HostObject]], ModelAnswer | Awaitable[ModelAnswer]]
 """Sends messages as the framework sends those of a call, and returns the text and the usage of the answer."""
 
 
-class _Arrived(NamedTuple):
+class _Arrival(NamedTuple):
     task: WriteTask
-    made: Written | NoteRefused
-    spent: SideCost | None
+    outcome: Written | NoteRefused
+    cost: SideCost | None
 
 
 class FrameworkNotes(Generic[HostObject]):
@@ -44,7 +44,7 @@ class FrameworkNotes(Generic[HostObject]):
         self._insert = insert
         self._lock = threading.Lock()
         self._running: set[str] = set()
-        self._arrived: dict[str, list[_Arrived]] = {}
+        self._arrived: dict[str, list[_Arrival]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_task(self, name: str, session: Session, last_id: str, *, turn_ended: bool) -> WriteTask | None:
@@ -93,7 +93,7 @@ class FrameworkNotes(Generic[HostObject]):
             with self._lock:
                 self._running.discard(name)
         with self._lock:
-            self._arrived.setdefault(name, []).append(_Arrived(task, outcome, cost))
+            self._arrived.setdefault(name, []).append(_Arrival(task, outcome, cost))
 
     def collect(self, name: str, session: Session) -> None:
         """Store what has arrived for a session, or note why there is no note. Call it where its calls are prepared."""

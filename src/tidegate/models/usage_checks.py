@@ -73,11 +73,11 @@ def _is_truncated(reports: list[UsageReport]) -> bool:
     ):
         return False
     shortest, longest = min(each.counted for each in low), max(each.counted for each in low)
-    read_more = any(each.reported >= max(low, key=_reported).reported and each.counted < shortest for each in whole)
+    read_more = any(each.reported >= max(low, key=_get_reported).reported and each.counted < shortest for each in whole)
     return read_more or longest >= _MIN_GROWTH * shortest or all(each.ratio < _IMPOSSIBLE_SHARE for each in low)
 
 
-def _reported(report: UsageReport) -> int:
+def _get_reported(report: UsageReport) -> int:
     return report.reported
 
 

@@ -148,15 +148,15 @@ def impossible_values(log: Log) -> dict[int, Wrong]:
         what = event.payload
         if is_note(what, ModelNote):
             model_note = what.text
-        why = find_impossible_value(event) or _miscounted(what)
+        why = find_impossible_value(event) or _find_wrong_count(what)
         time = event.time if is_possible_time(event.time) else time
         if why:
-            values[event.seq] = Wrong(why, _corrected(EventRecounter(model_note).event(event), time))
+            values[event.seq] = Wrong(why, _correct_values(EventRecounter(model_note).event(event), time))
     return values
 
 
-def _miscounted(what: EventPayload) -> str:
-    for tokens, message in _counted_in(what):
+def _find_wrong_count(what: EventPayload) -> str:
+    for tokens, message in _list_counts(what):
         if not is_possible_count(tokens):
             return f"a message is counted as {tokens} tokens"
         if not fits_its_length(tokens, message):
@@ -166,7 +166,7 @@ def _miscounted(what: EventPayload) -> str:
     return ""
 
 
-def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
+def _list_counts(what: EventPayload) -> Iterator[tuple[int, Message]]:
     """Yield the token counts of an event, each with its message."""
     if isinstance(what, MessageAdded):
         visible = resolve_visibility(what.message)
@@ -182,7 +182,7 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
         yield what.tokens, Message("user", (Text(what.text),))
 
 
-def _corrected(event: Event, time: float) -> Event:
+def _correct_values(event: Event, time: float) -> Event:
     """Return the event with the given time and without impossible reported values."""
     what = event.payload
     if not is_possible_time(event.time):
