@@ -35,7 +35,7 @@ from tidegate.datafolder.removal import RemovedSession, finish_removal
 from tidegate.datafolder.retention import is_retention_due, remove_expired_sessions, set_retention
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.folder import CachedFolder, TextFolder, session_file_key
 from tidegate.memory.notes import NoteEffects, Notes
 from tidegate.presets import load

@@ -51,7 +51,7 @@ from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.removal import BEING_REMOVED, FORGOTTEN_REASON, finish_removal, remove_session
 from tidegate.datafolder.retention import set_retention
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
 from tidegate.session.request import parse_model_note

@@ -38,7 +38,7 @@ from tidegate.datafolder.doctor.session_log import (
 from tidegate.datafolder.recall_files import is_recall_file
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
-from tidegate.datafolder.unfinished import list_unfinished
+from tidegate.datafolder.unfinished_changes import list_unfinished
 from tidegate.disk.atomic_files import make_folder, write_atomically
 from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims

@@ -51,7 +51,7 @@ from tidegate.datafolder.removal import (
     remove_session,
 )
 from tidegate.datafolder.trace.writer import Trace
-from tidegate.datafolder.unfinished import UnfinishedChange, note_change
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, note_change
 from tidegate.disk.atomic_files import make_write_error
 from tidegate.session.recall import recall_message
 from tidegate.store.memory import session_not_found
