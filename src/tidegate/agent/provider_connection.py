@@ -233,7 +233,7 @@ def check_key(target: ProviderTarget) -> None:
         return
     raise BadInput(
         f"There is no key for {target.provider}.",
-        f"Set ${provider.key_env}, or config.api_key of the model.",
+        f"Set ${provider.key_env} and start again, or set config.api_key of the model.",
     )
 
 
