@@ -13,7 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.messages import Message, Text
 from tidegate.core.notes import SideCost
-from tidegate.core.state_note.answer import AnswerUnusable
 from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
@@ -83,10 +82,6 @@ class FrameworkNotes(Generic[HostObject]):
             if answer.usage:
                 cost = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
             outcome = await asyncio.to_thread(session.state_notes.check, task, answer.text)
-        except AnswerUnusable as no:
-            outcome = NoteRefused(str(no))
-        except TimeoutError:
-            outcome = NoteRefused(f"there was no answer within {NOTE_TIMEOUT_SECONDS:g} seconds")
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
             outcome = explain_failure(failure)
         finally:
