@@ -145,8 +145,8 @@ def measure_variant(
 
 
 def compute_mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 def format_cell(value: float | None, key: str) -> str:

@@ -20,9 +20,9 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def list_required(found: Distribution) -> list[str]:
+def list_required(package: Distribution) -> list[str]:
     """The packages that a package needs without extras."""
-    lines = [line for line in found.requires or [] if "extra ==" not in line]
+    lines = [line for line in package.requires or [] if "extra ==" not in line]
     return [normalize_name(re.split(r"[^\w.-]", line, maxsplit=1)[0]) for line in lines]
 
 
@@ -41,22 +41,26 @@ def collect_packages(root: str) -> dict[str, Distribution]:
     return dict(sorted(packages.items()))
 
 
-def read_license(found: Distribution) -> str:
+def read_license(package: Distribution) -> str:
     """The license expression. Older packages state a short name in the field before it; longer texts are not names."""
-    stated = found.metadata.get("License-Expression") or found.metadata.get("License") or ""
-    return stated if re.fullmatch(r"[A-Za-z0-9.+-]{2,40}(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*", stated) else NOT_STATED
+    license_name = package.metadata.get("License-Expression") or package.metadata.get("License") or ""
+    return (
+        license_name
+        if re.fullmatch(r"[A-Za-z0-9.+-]{2,40}(?: (?:AND|OR|WITH) [A-Za-z0-9.+-]+)*", license_name)
+        else NOT_STATED
+    )
 
 
-def describe_package(name: str, found: Distribution) -> dict[str, object]:
-    locator = f"pkg:pypi/{name}@{found.version}"
+def describe_package(name: str, package: Distribution) -> dict[str, object]:
+    locator = f"pkg:pypi/{name}@{package.version}"
     return {
         "SPDXID": f"SPDXRef-{name}",
         "name": name,
-        "versionInfo": found.version,
-        "downloadLocation": f"https://pypi.org/project/{name}/{found.version}/",
+        "versionInfo": package.version,
+        "downloadLocation": f"https://pypi.org/project/{name}/{package.version}/",
         "filesAnalyzed": False,
         "licenseConcluded": NOT_STATED,
-        "licenseDeclared": read_license(found),
+        "licenseDeclared": read_license(package),
         "copyrightText": NOT_STATED,
         "externalRefs": [
             {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": locator}
@@ -68,9 +72,9 @@ def make_bill(created: datetime) -> dict[str, object]:
     packages = collect_packages(ROOT)
     version = packages[ROOT].version
     relations = [("SPDXRef-DOCUMENT", "DESCRIBES", f"SPDXRef-{ROOT}")]
-    for name, found in packages.items():
-        needed = [each for each in list_required(found) if each in packages]
-        relations += [(f"SPDXRef-{name}", "DEPENDS_ON", f"SPDXRef-{each}") for each in needed]
+    for name, package in packages.items():
+        requirements = [each for each in list_required(package) if each in packages]
+        relations += [(f"SPDXRef-{name}", "DEPENDS_ON", f"SPDXRef-{each}") for each in requirements]
     return {
         "spdxVersion": "SPDX-2.3",
         "dataLicense": "CC0-1.0",
@@ -78,7 +82,7 @@ def make_bill(created: datetime) -> dict[str, object]:
         "name": f"{ROOT}-{version}",
         "documentNamespace": f"https://pypi.org/project/{ROOT}/{version}/spdx",
         "creationInfo": {"created": created.strftime("%Y-%m-%dT%H:%M:%SZ"), "creators": [f"Tool: {ROOT}-{version}"]},
-        "packages": [describe_package(name, found) for name, found in packages.items()],
+        "packages": [describe_package(name, package) for name, package in packages.items()],
         "relationships": [
             {"spdxElementId": one, "relationshipType": kind, "relatedSpdxElement": other}
             for one, kind, other in relations

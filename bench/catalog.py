@@ -135,8 +135,8 @@ class Catalog:
                 if not NO_CHAT.search(name):
                     self.put(f"{ours}/{name}", name, ours, theirs)
         for name, window in PROMISED.items():
-            served = [self.models[key] for host, _ in HOSTS if (key := f"{host}/{name}") in self.models]
-            self.models.setdefault(name, served[0] if served else {"window": window})
+            entries = [self.models[key] for host, _ in HOSTS if (key := f"{host}/{name}") in self.models]
+            self.models.setdefault(name, entries[0] if entries else {"window": window})
         for name in [name for name in self.models if self.said_by_undated(name)]:
             del self.models[name]
             self.differences.pop(name, None)
@@ -150,10 +150,13 @@ class Catalog:
         two = next((entry for clause, _, entry in self.second.get(theirs, []) if meant(clause, name)), {})
         # Whoever tunes a model pays other prices than those of the model.
         two = {} if name.startswith("ft:") else two
-        told, guessed = one.get("window"), two.get("window")
+        litellm_window, genai_window = one.get("window"), two.get("window")
         if ours == "openai":
-            told, guessed = TOGETHER.get(told, told), TOGETHER_GENAI.get(guessed, guessed)
-        window = PROMISED.get(name) or KNOWN.get(key) or told or guessed
+            litellm_window, genai_window = (
+                TOGETHER.get(litellm_window, litellm_window),
+                TOGETHER_GENAI.get(genai_window, genai_window),
+            )
+        window = PROMISED.get(name) or KNOWN.get(key) or litellm_window or genai_window
         prices = merged(one.get("prices"), two.get("prices"))
         if key in self.models or not window or not (prices or key in KNOWN):
             return
@@ -166,10 +169,10 @@ class Catalog:
 
     def compare(self, key: str, one: Entry, two: Entry) -> None:
         entry = self.models[key]
-        told = {name: each["window"] for name, each in ((LITELLM, one), (GENAI, two)) if "window" in each}
+        windows = {name: each["window"] for name, each in ((LITELLM, one), (GENAI, two)) if "window" in each}
         apart: Entry = {}
-        if set(told.values()) - {entry["window"]}:
-            apart["window"] = told
+        if set(windows.values()) - {entry["window"]}:
+            apart["window"] = windows
         if one.get("prices") and two.get("prices") and merged(two["prices"], one["prices"]) != entry["prices"]:
             apart["prices"] = {GENAI: two["prices"]}
         if apart:
@@ -197,12 +200,12 @@ def document(catalog: Catalog, wheels: list[Wheel], today: date) -> Entry:
     }
 
 
-def rendered(made: Entry) -> str:
+def rendered(content: Entry) -> str:
     """One model a line: a change of the sources is then a change of lines that can be read."""
-    head = {key: value for key, value in made.items() if key not in ("models", "differences")}
+    head = {key: value for key, value in content.items() if key not in ("models", "differences")}
     lines = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
     for key, end in (("models", ","), ("differences", "")):
-        rows = [f"  {json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in made[key].items()]
+        rows = [f"  {json.dumps(name)}: {json.dumps(row, separators=(',', ':'))}" for name, row in content[key].items()]
         lines += [f' "{key}": {{', ",\n".join(rows), f" }}{end}"]
     return "{\n" + "\n".join(lines) + "\n}\n"
 
@@ -211,23 +214,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write the catalog of models from two packages' data.")
     parser.add_argument("--fetch", action="store_true", help="get the newest versions of the packages first")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if the file would change")
-    given = parser.parse_args()
+    options = parser.parse_args()
     WHEELS.mkdir(parents=True, exist_ok=True)
     today = datetime.now(UTC).date()
-    wheels = [fetch(LITELLM, given.fetch), fetch(GENAI, given.fetch)]
+    wheels = [fetch(LITELLM, options.fetch), fetch(GENAI, options.fetch)]
     if wheels[0].permission != wheels[1].permission:
         raise SystemExit("The two packages no longer share the text of their licence: put both into the file.")
     catalog = Catalog(litellm_models(wheels[0]), genai_models(wheels[1], today))
     catalog.build()
-    made = document(catalog, wheels, today)
-    text = rendered(made)
+    content = document(catalog, wheels, today)
+    text = rendered(content)
     size = len(text.encode())
-    print(f"{len(made['models'])} models, {len(made['differences'])} differences, {size:,} bytes")
+    print(f"{len(content['models'])} models, {len(content['differences'])} differences, {size:,} bytes")
     if size > MOST_BYTES:
         raise SystemExit(f"The file would be larger than {MOST_BYTES:,} bytes.")
-    if given.check:
+    if options.check:
         stands = json.loads(TARGET.read_text("utf-8"))
-        return int(stands | {"written": ""} != made | {"written": ""})
+        return int(stands | {"written": ""} != content | {"written": ""})
     TARGET.write_text(text, "utf-8")
     return 0
 

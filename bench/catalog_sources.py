@@ -57,50 +57,50 @@ def fetch(name: str, again: bool) -> Wheel:
 
 def litellm_models(wheel: Wheel) -> dict[str, dict[str, Entry]]:
     raw = json.loads(wheel.archive.read("litellm/model_prices_and_context_window_backup.json"))
-    found: dict[str, dict[str, Entry]] = {}
-    for name, told in raw.items():
-        if told.get("mode") in ("chat", "responses"):
+    providers: dict[str, dict[str, Entry]] = {}
+    for name, row in raw.items():
+        if row.get("mode") in ("chat", "responses"):
             bare = name.lower().rsplit("/", 1)[-1]
-            known = found.setdefault(told["litellm_provider"], {})
+            models = providers.setdefault(row["litellm_provider"], {})
             # A name with its provider before it is the fuller of two entries; it comes later and adds to the first.
-            before = known.get(bare, {})
-            known[bare] = before | (entry := litellm_entry(told))
-            known[bare]["images"] = bool(before.get("images")) or entry["images"]
-    return found
+            before = models.get(bare, {})
+            models[bare] = before | (entry := litellm_entry(row))
+            models[bare]["images"] = bool(before.get("images")) or entry["images"]
+    return providers
 
 
-def litellm_entry(told: Entry) -> Entry:
-    rates = list(litellm_rates(told))
-    window, output = told.get("max_input_tokens"), told.get("max_output_tokens")
+def litellm_entry(row: Entry) -> Entry:
+    rates = list(litellm_rates(row))
+    window, output = row.get("max_input_tokens"), row.get("max_output_tokens")
     entry = {"window": window if isinstance(window, int) else None, "output": output, "prices": rates}
-    return {key: value for key, value in entry.items() if value} | {"images": bool(told.get("supports_vision"))}
+    return {key: value for key, value in entry.items() if value} | {"images": bool(row.get("supports_vision"))}
 
 
-def litellm_rates(told: Entry) -> Iterator[Rate]:
+def litellm_rates(row: Entry) -> Iterator[Rate]:
     fields = {
         "input": "input_cost_per_token",
         "cached": "cache_read_input_token_cost",
         "written": "cache_creation_input_token_cost",
         "output": "output_cost_per_token",
     }
-    if "tiered_pricing" in told:
-        for tier in told["tiered_pricing"]:
+    if "tiered_pricing" in row:
+        for tier in row["tiered_pricing"]:
             prices = {ours: tier.get(theirs) for ours, theirs in fields.items()}
             yield from rate(int(tier["range"][0]), prices, 1e6)
         return
-    first = {ours: told.get(theirs) for ours, theirs in fields.items()}
+    first = {ours: row.get(theirs) for ours, theirs in fields.items()}
     yield from rate(0, first, 1e6)
-    above = {int(match[1]) for key in told if (match := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))}
+    above = {int(match[1]) for key in row if (match := re.fullmatch(r"input_cost_per_token_above_(\d+)k_tokens", key))}
     for tier in sorted(above):
-        more = {ours: told.get(f"{theirs}_above_{tier}k_tokens") or first[ours] for ours, theirs in fields.items()}
+        more = {ours: row.get(f"{theirs}_above_{tier}k_tokens") or first[ours] for ours, theirs in fields.items()}
         yield from rate(tier * 1000, more, 1e6)
 
 
 def rate(above: int, prices: dict[str, float | None], scale: float) -> Iterator[Rate]:
     """Dollars for a million tokens; nothing unless both ways have a price."""
     if prices.get("input") and prices.get("output"):
-        made: Rate = {"above": above} if above else {}
-        yield made | {key: float(f"{value * scale:.6g}") for key, value in prices.items() if value}
+        start: Rate = {"above": above} if above else {}
+        yield start | {key: float(f"{value * scale:.6g}") for key, value in prices.items() if value}
 
 
 # genai-prices: Python constructors with constants in them, read without running them.
@@ -109,15 +109,15 @@ def rate(above: int, prices: dict[str, float | None], scale: float) -> Iterator[
 def genai_models(wheel: Wheel, today: date) -> dict[str, list[Listed]]:
     """For each provider its models in order: the clause that says which names are meant, the id, the entry."""
     tree = ast.parse(wheel.archive.read("genai_prices/data.py"))
-    found: dict[str, list[Listed]] = {}
+    providers: dict[str, list[Listed]] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and called(node) == "Provider":
-            given = arguments(node)
-            listed = [arguments(model) for model in given["models"].elts]
-            found[given["id"].value] = [
+            fields = arguments(node)
+            listed = [arguments(model) for model in fields["models"].elts]
+            providers[fields["id"].value] = [
                 (each["match"], each["id"].value.lower(), genai_entry(each, today)) for each in listed
             ]
-    return found
+    return providers
 
 
 def called(node: ast.Call) -> str:
@@ -125,8 +125,8 @@ def called(node: ast.Call) -> str:
 
 
 def arguments(node: Any) -> dict[str, Any]:
-    given = {word.arg: word.value for word in node.keywords}
-    return {name: value for name, value in given.items() if getattr(value, "value", value) is not None}
+    values = {word.arg: word.value for word in node.keywords}
+    return {name: value for name, value in values.items() if getattr(value, "value", value) is not None}
 
 
 def genai_entry(model: dict[str, Any], today: date) -> Entry:
@@ -149,7 +149,7 @@ def in_force(listed: list[dict[str, Any]], today: date) -> Any:
     return listed[0]["prices"]
 
 
-def genai_rates(given: dict[str, Any]) -> Iterator[Rate]:
+def genai_rates(values: dict[str, Any]) -> Iterator[Rate]:
     fields = {
         "input_mtok": "input",
         "cache_read_mtok": "cached",
@@ -158,7 +158,7 @@ def genai_rates(given: dict[str, Any]) -> Iterator[Rate]:
     }
     steps: dict[int, dict[str, float | None]] = {0: {}}
     for theirs, ours in fields.items():
-        node = given.get(theirs)
+        node = values.get(theirs)
         if isinstance(node, ast.Call) and called(node) == "TieredPrices":
             tiered = arguments(node)
             steps[0][ours] = decimal(tiered["base"])

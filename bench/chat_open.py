@@ -47,20 +47,20 @@ def main() -> int:
         for size in sizes:
             made(Path(folder) / str(size), size)
         rounds = [{size: in_terminal(Path(folder) / str(size)) for size in sizes} for _ in range(options.rounds)]
-    found = {size: best([each[size] for each in rounds]) for size in sizes}
+    figures = {size: best([each[size] for each in rounds]) for size in sizes}
     if options.json:
-        print(json.dumps(found, indent=1))
+        print(json.dumps(figures, indent=1))
         return 0
-    report(found)
+    report(figures)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores, best of {options.rounds} rounds")
     return 0
 
 
-def report(found: dict[int, dict[str, float]]) -> None:
-    short, long = found
+def report(figures: dict[int, dict[str, float]]) -> None:
+    short, long = figures
     print(f"{'':44}{short:>8,} messages{long:>9,} messages   ratio")
     for key, name in NAMES.items():
-        one, other = found[short][key], found[long][key]
+        one, other = figures[short][key], figures[long][key]
         ratio = other / one if one else 1.0
         verdict = ""
         if key in UNDER:
@@ -142,16 +142,16 @@ def in_terminal(folder: Path) -> dict[str, float]:
     started = time.time()
     running = subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
-    written = b""
+    output = b""
     try:
         while chunk := os.read(ours, 65_536):
-            written += chunk
+            output += chunk
     except OSError:  # the other end is closed
         pass
     finally:
         os.close(ours)
-    if running.wait() or b"ctx" not in written:
-        raise SystemExit(f"the app did not come up:\n{written.decode('utf-8', 'replace')[-2000:]}")
+    if running.wait() or b"ctx" not in output:
+        raise SystemExit(f"the app did not come up:\n{output.decode('utf-8', 'replace')[-2000:]}")
     read: dict[str, float] = json.loads(figures.read_text())
     read["imports_wall"] -= started
     return read

@@ -62,20 +62,20 @@ class Answered(NamedTuple):
 
 
 async def answered(agent: Agent, text: str) -> Answered:
-    asked = told = said = refused = 0
+    estimate = prompt_tokens = answer_tokens = refusals = 0
     stop, words, failure = "", "", ""
     stages: list[str] = []
     try:
         async for each in agent.run_turn(text):
             if isinstance(each, RequestSent):
-                asked = each.request.tokens
+                estimate = each.request.tokens
                 stages += [decision.stage for decision in each.decisions if decision.acted]
             elif isinstance(each, Reply):
                 usage = read_usage(each.usage)
-                told, said = usage.input_tokens, usage.output_tokens
+                prompt_tokens, answer_tokens = usage.input_tokens, usage.output_tokens
                 words = "".join(text_of(message) for message in parse_reply(agent.provider.wire, each)).strip()
             elif isinstance(each, RequestRefused):
-                refused += 1
+                refusals += 1
             elif isinstance(each, TurnEnded):
                 stop = each.reason
     except TidegateError as error:
@@ -83,11 +83,11 @@ async def answered(agent: Agent, text: str) -> Answered:
     window = agent.session.window or 0
     if not failure and (not words or stop not in ("end", "length")):
         failure = "not answered"
-    elif refused:
+    elif refusals:
         failure = failure or "refused for its size"
-    elif told + said > window:
-        failure = failure or f"{told + said} tokens in a window of {window}"
-    return Answered(asked, told, said, stop, tuple(stages), refused, failure)
+    elif prompt_tokens + answer_tokens > window:
+        failure = failure or f"{prompt_tokens + answer_tokens} tokens in a window of {window}"
+    return Answered(estimate, prompt_tokens, answer_tokens, stop, tuple(stages), refusals, failure)
 
 
 def an_agent(options: argparse.Namespace) -> Agent:
@@ -110,13 +110,13 @@ async def soak(options: argparse.Namespace) -> int:
     print(HEAD)
     try:
         for number in range(1, options.turns + 1):
-            begun = time.process_time()
+            start = time.process_time()
             turn = await answered(agent, SAYINGS[(number - 1) % len(SAYINGS)])
-            spent = time.process_time() - begun
+            seconds = time.process_time() - start
             ratio = turn.told / turn.asked if turn.asked else 0.0
             failures += bool(turn.failure)
             edits += len(turn.stages)
-            line = f"{number:4} {turn.asked:6} {turn.told:5} {turn.said:5} {ratio:9.3f} {spent:7.1f}  {turn.stop:8}"
+            line = f"{number:4} {turn.asked:6} {turn.told:5} {turn.said:5} {ratio:9.3f} {seconds:7.1f}  {turn.stop:8}"
             print(*(line, *turn.stages, turn.failure and f"!! {turn.failure}"), flush=True)
     finally:
         await agent.provider.close()

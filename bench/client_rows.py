@@ -56,35 +56,35 @@ class SentRequest(NamedTuple):
 
 
 def make_row(
-    sent: list[SentRequest], task: str, window: int, sessions: int, guarded: int, refused: list[str], **more: int
+    requests: list[SentRequest], task: str, window: int, sessions: int, guarded: int, refusals: list[str], **more: int
 ) -> Row:
     """`thinks`: whether a request has the option for thinking."""
-    second = next((at for at, each in enumerate(sent) if SECOND in each.text), len(sent))
-    with_task = sum(task in each.text and (at < second or SECOND in each.text) for at, each in enumerate(sent))
-    thinking = sum(not each.thinks for each in sent)
-    _print_findings([f"{count_prefix_changes(sent)} changes of the prefix"])
+    second = next((at for at, each in enumerate(requests) if SECOND in each.text), len(requests))
+    with_task = sum(task in each.text and (at < second or SECOND in each.text) for at, each in enumerate(requests))
+    thinking = sum(not each.thinks for each in requests)
+    _print_findings([f"{count_prefix_changes(requests)} changes of the prefix"])
     return Row(
-        len(sent),
+        len(requests),
         with_task,
-        sum(RULE in each.text for each in sent),
-        sum(each.tokens > window for each in sent),
+        sum(RULE in each.text for each in requests),
+        sum(each.tokens > window for each in requests),
         sessions,
         guarded,
-        thinking if thinking < len(sent) else None,
-        len(refused),
+        thinking if thinking < len(requests) else None,
+        len(refusals),
         more.get("dropped", 0),
         more.get("faults", 0),
     )
 
 
-def count_prefix_changes(sent: list[SentRequest]) -> int:
+def count_prefix_changes(requests: list[SentRequest]) -> int:
     """How many requests do not begin with all messages of the one before. Marks for the cache do not matter."""
     changes = 0
     before: list[object] = []
-    for each in sent:
+    for each in requests:
         body = json.loads(each.text)
-        found = next((body[key] for key in ("messages", "input", "contents") if key in body), [])
-        messages = [_without_marks(message) for message in found] if isinstance(found, list) else [found]
+        content = next((body[key] for key in ("messages", "input", "contents") if key in body), [])
+        messages = [_without_marks(message) for message in content] if isinstance(content, list) else [content]
         changes += messages[: len(before)] != before
         before = messages
     return changes
@@ -132,7 +132,7 @@ async def run_client_row(client: str, mode: str, steps: int, window: int, folder
             second = await run(*programs.CONTINUE[client], task=SECOND)
             metrics = running.gateway.metrics
             names = ("guarded_requests", "guarded_own_requests", "unmanaged_requests", "unlogged_requests", "defects")
-            found = {name: metrics.read(name) for name in names if metrics.read(name)}
+            counts = {name: metrics.read(name) for name in names if metrics.read(name)}
             faults = provider.list_new_faults(set(running.gateway.bodies))
             logs = [running.data.open_log(info.name).read() for info in running.data.store.sessions()]
             sessions = sum(not _ends_with(log, scripted.SIDE_ANSWER) for log in logs)
@@ -140,11 +140,13 @@ async def run_client_row(client: str, mode: str, steps: int, window: int, folder
     for output in (first, second):
         if "All steps are done." not in output:
             print(f"  not finished: {output[-500:]}", file=sys.stderr)
-    _print_findings([str(found), *provider.refused, *faults, *sorted(lines)])
-    asked = [seen for seen in provider.seen if not seen.is_side]
-    sent = [SentRequest(seen.raw.decode(), seen.tokens, _asks_for_thinking(seen.raw)) for seen in asked]
+    _print_findings([str(counts), *provider.refused, *faults, *sorted(lines)])
+    main_requests = [request for request in provider.seen if not request.is_side]
+    requests = [
+        SentRequest(request.raw.decode(), request.tokens, _asks_for_thinking(request.raw)) for request in main_requests
+    ]
     more = {"dropped": len(provider.dropped), "faults": len(faults)}
-    return make_row(sent, programs.TASK, window, sessions, sum(found.values()), provider.refused, **more)
+    return make_row(requests, programs.TASK, window, sessions, sum(counts.values()), provider.refused, **more)
 
 
 # --- frameworks ---------------------------------------------------------------------------------------------------
@@ -161,17 +163,17 @@ def run_framework_row(name: str, mode: str, steps: int, window: int, folder: Pat
         url = fake.host if framework.wire == "gemini" else fake.url
         framework.run(rows.Run(url, folder / "data", window, (f"{task} {RULE}", SECOND), model))
     scale = importlib.import_module("tests.fake.server").Scale()
-    sent = [
-        SentRequest(seen.raw.decode(), scale.weight(framework.wire, seen.raw), _asks_for_thinking(seen.raw))
-        for seen in fake.seen
-        if not seen.path.endswith("/count_tokens")  # the fake does not count: inspect_ai estimates then
+    requests = [
+        SentRequest(request.raw.decode(), scale.weight(framework.wire, request.raw), _asks_for_thinking(request.raw))
+        for request in fake.seen
+        if not request.path.endswith("/count_tokens")  # the fake does not count: inspect_ai estimates then
     ]
-    refused = [each for each in fake.refused if "/count_tokens" not in each]
+    refusals = [each for each in fake.refused if "/count_tokens" not in each]
     with importlib.import_module("tidegate.datafolder.data_folder").DataFolder(folder / "data") as data:
         logs = [list(data.open_log(info.name).read()) for info in data.store.sessions()]
     guarded = sum(getattr(event.payload, "stage", "") == "guard" for log in logs for event in log)
-    _print_findings(refused)
-    return make_row(sent, task, window, len(logs), guarded, refused, dropped=len(fake.dropped))
+    _print_findings(refusals)
+    return make_row(requests, task, window, len(logs), guarded, refusals, dropped=len(fake.dropped))
 
 
 def _ends_with(log: Any, answer: str) -> bool:
@@ -186,8 +188,8 @@ def _asks_for_thinking(raw: bytes) -> bool:
     return has_option and b'"thinking":{"type":"disabled"}' not in raw
 
 
-def _print_findings(found: list[str]) -> None:
-    for each in found[:12]:
+def _print_findings(findings: list[str]) -> None:
+    for each in findings[:12]:
         print(f"  {each[:300]}", file=sys.stderr)
 
 
@@ -202,18 +204,18 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--window", type=int, default=40_000)
     parser.add_argument("--no-thinking", action="store_true", help="Claude Code without thinking")
-    chosen = parser.parse_args()
-    name, _, mode = chosen.name.partition(":")
-    if chosen.no_thinking:
+    options = parser.parse_args()
+    name, _, mode = options.name.partition(":")
+    if options.no_thinking:
         importlib.import_module("tests.clients.programs").CLAUDE_SETTINGS["CLAUDE_CODE_DISABLE_THINKING"] = "1"
     with tempfile.TemporaryDirectory() as folder:
         row = (
-            asyncio.run(run_client_row(name, mode or "none", chosen.steps, chosen.window, Path(folder)))
+            asyncio.run(run_client_row(name, mode or "none", options.steps, options.window, Path(folder)))
             if name in CLIENTS
-            else run_framework_row(name, mode or "none", chosen.steps, chosen.window, Path(folder))
+            else run_framework_row(name, mode or "none", options.steps, options.window, Path(folder))
         )
     cells = ["-" if value is None else str(value) for value in row]
-    print(f"| {name} | {mode or 'none'} | {chosen.steps} | {' | '.join(cells)} |", flush=True)
+    print(f"| {name} | {mode or 'none'} | {options.steps} | {' | '.join(cells)} |", flush=True)
     return 0
 
 

@@ -47,11 +47,11 @@ PARTICIPLES = frozenset(
 
 def list_sources() -> dict[str, Path]:
     """The modules of the package by their dotted name."""
-    found = {}
+    sources = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+        sources[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return sources
 
 
 def count_lines(paths: list[Path]) -> int:

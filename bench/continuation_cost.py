@@ -51,9 +51,11 @@ def measure(path: Path, window: int) -> Cost:
         plain.add(line.message, typed=line.typed)
     transcript = fit_work(plain.log.read, UNLIMITED, write_work)
     run = ContinuedRun(NEXT, "session", session.log.head, str)
-    made = write_record(session.log.read, run, 0, choose_record_tokens(window), session.counter)
-    assert made is not None, f"{path} has no messages"
-    return Cost(get_recording_name(path), transcript.tokens, made.note.tokens, made.note.whole, made.note.messages)
+    record = write_record(session.log.read, run, 0, choose_record_tokens(window), session.counter)
+    assert record is not None, f"{path} has no messages"
+    return Cost(
+        get_recording_name(path), transcript.tokens, record.note.tokens, record.note.whole, record.note.messages
+    )
 
 
 def print_sum(costs: list[Cost], least: int, price: float) -> None:
@@ -71,11 +73,11 @@ def main() -> int:
     parser.add_argument("recordings", type=Path, nargs="+")
     parser.add_argument("--window", type=int, default=200_000)
     parser.add_argument("--price", type=float, default=3.0, help="dollars for a million input tokens")
-    given = parser.parse_args()
-    costs = [measure(path, given.window) for path in find_chat_recordings(given.recordings)]
+    options = parser.parse_args()
+    costs = [measure(path, options.window) for path in find_chat_recordings(options.recordings)]
     print(f"{'session':<28} {'transcript':>10} {'record':>8} {'share':>6} {'dollars':>16}  messages whole")
     for cost in costs:
-        dollars = "{:.3f} -> {:.3f}".format(*(tokens * given.price / 1e6 for tokens in cost[1:3]))
+        dollars = "{:.3f} -> {:.3f}".format(*(tokens * options.price / 1e6 for tokens in cost[1:3]))
         share = f"{cost.record / cost.transcript:.0%}"
         print(
             f"{cost.name[:28]:<28} {cost.transcript:>10,} {cost.record:>8,} {share:>6} {dollars:>16}"
@@ -83,9 +85,9 @@ def main() -> int:
         )
     for least in LENGTHS:
         if longer := [cost for cost in costs if cost.transcript > least]:
-            print_sum(longer, least, given.price)
-    large = sum(cost.transcript > given.window for cost in costs)
-    print(f"{large} transcripts do not fit a window of {given.window:,} tokens; every record does")
+            print_sum(longer, least, options.price)
+    large = sum(cost.transcript > options.window for cost in costs)
+    print(f"{large} transcripts do not fit a window of {options.window:,} tokens; every record does")
     return 0
 
 

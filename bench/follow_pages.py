@@ -246,7 +246,7 @@ class Walk:
         return Step(command, time.monotonic() - began, problem)
 
     def run_to_end(self, command: str) -> str:
-        done = subprocess.run(
+        process = subprocess.run(
             ["bash", "-c", command],
             cwd=self.clone,
             env=self.environment,
@@ -256,7 +256,11 @@ class Walk:
             timeout=COMMAND_SECONDS,
             check=False,
         )
-        return "" if done.returncode == 0 else f"status {done.returncode}: {(done.stdout + done.stderr)[-400:]}"
+        return (
+            ""
+            if process.returncode == 0
+            else f"status {process.returncode}: {(process.stdout + process.stderr)[-400:]}"
+        )
 
     def start_server(self, command: str) -> str:
         """It must still run after three seconds. An MCP server without a port reads standard input."""
@@ -290,21 +294,21 @@ class Walk:
             start_new_session=True,
         )
         os.close(theirs)
-        shown = b""
+        screen = b""
         with suppress(OSError):  # the terminal is gone: the chat has ended
-            for seconds, typed in [*keys, (20, "")]:
+            for seconds, key in [*keys, (20, "")]:
                 until = time.monotonic() + seconds
                 while time.monotonic() < until and running.poll() is None:
                     if select.select([ours], [], [], 0.2)[0]:
-                        shown += os.read(ours, 65536)
-                os.write(ours, typed.encode())
+                        screen += os.read(ours, 65536)
+                os.write(ours, key.encode())
         os.close(ours)
         try:
             running.wait(20)
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             return "did not end"
-        return "" if running.returncode == 0 else f"status {running.returncode}: {shown[-300:]!r}"
+        return "" if running.returncode == 0 else f"status {running.returncode}: {screen[-300:]!r}"
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:

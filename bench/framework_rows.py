@@ -227,8 +227,8 @@ def run_inspect_ai(run: Run) -> None:
 
     @modelapi(name="loopback")
     class LoopbackAPI(AnthropicAPI):
-        async def count_tokens(self, *given: Any) -> int:  # without another server
-            return len(str(given)) // 4
+        async def count_tokens(self, *arguments: Any) -> int:  # without another server
+            return len(str(arguments)) // 4
 
         async def count_tool_tokens(self, tools: Any) -> int:
             return len(str(tools)) // 4
@@ -312,8 +312,8 @@ class SignedThinking:
         self.faults: list[str] = []
 
     def __call__(self, body: dict[str, Any]) -> Any:
-        found = set(_SIGNATURE.findall(json.dumps(body)))
-        self.faults += [f"unknown signature {each[:40]}" for each in found - self._issued]
+        signatures = set(_SIGNATURE.findall(json.dumps(body)))
+        self.faults += [f"unknown signature {each[:40]}" for each in signatures - self._issued]
         running = list[dict[str, Any]]()
         for content in body.get("contents", ()):
             is_request = content["role"] == "user" and any("text" in part for part in content["parts"])

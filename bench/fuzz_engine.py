@@ -143,14 +143,16 @@ class FuzzedConversation:
         if request is None or request.host.reason or not request.items:
             self.totals["unmanaged requests"] += 1
             return None
-        received = self._answer(request)
-        answer = read_answer(client.dialect, received, self._is_stream) if received and not self._is_odd else None
-        if received and answer is None and not (self._is_odd or is_changed):
-            raise Fault("exceptions", "the answer is not whole", sent=self._own, received=received)
-        if received and self._is_valid and not self._is_odd:
+        answer_bytes = self._answer(request)
+        answer = (
+            read_answer(client.dialect, answer_bytes, self._is_stream) if answer_bytes and not self._is_odd else None
+        )
+        if answer_bytes and answer is None and not (self._is_odd or is_changed):
+            raise Fault("exceptions", "the answer is not whole", sent=self._own, received=answer_bytes)
+        if answer_bytes and self._is_valid and not self._is_odd:
             listed = msgspec.json.decode(self._own)[client.list_name]
             self._expected.update(MARK.findall(json.dumps(listed)))
-            self._expected.update(MARK.findall(received.decode("utf-8", "replace")) if answer else ())
+            self._expected.update(MARK.findall(answer_bytes.decode("utf-8", "replace")) if answer else ())
         if answer is not None and not is_changed and client.dialect == "anthropic":
             self._own_issued.issue(self._body, answer["content"])
         return None if is_changed else answer
@@ -170,25 +172,25 @@ class FuzzedConversation:
             self._check(own, self._thinking.clean(own, conversation, own.text))
             return b""
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        stream, received = ClientStream(recall.merged) if recall else None, b""
+        stream, answer_bytes = ClientStream(recall.merged) if recall else None, b""
         while True:
-            sent, is_accepted = self._write(own, client, followed)
+            request, is_accepted = self._write(own, client, followed)
             if self.random.random() < 0.04:
-                shrunk = self._refuse(client, sent)
+                shrunk = self._refuse(client, request)
                 if shrunk is None:
                     return b""
                 followed = shrunk
                 continue
             if not is_accepted:
                 return b""
-            received += self._pass_on(client, followed, sent, recall, stream)
+            answer_bytes += self._pass_on(client, followed, request, recall, stream)
             if recall is None or not recall.merged.goes_on or not recall.has_calls:
-                return received + (stream.end() if stream else b"")
+                return answer_bytes + (stream.end() if stream else b"")
             try:
                 continued = recall.continue_request(conversation, client, followed.last_id)
             except BadInput as failure:
                 if self._is_valid and not self._is_odd:
-                    raise Fault("exceptions", str(failure), sent=sent, received=received) from None
+                    raise Fault("exceptions", str(failure), sent=request, received=answer_bytes) from None
                 return b""
             assert continued is not None, "a continued request can be read"
             self.totals["recalls"] += 1
@@ -223,27 +225,27 @@ class FuzzedConversation:
         except (TidegateError, AssertionError):
             return None
 
-    def _check(self, own: ClientRequest, sent: bytes) -> bool:
+    def _check(self, own: ClientRequest, request: bytes) -> bool:
         """The rules of the provider, and the places of signed thinking. False: a client's invalid request stays so."""
-        faults = list_faults(own.dialect, sent, self.client.model)
+        faults = list_faults(own.dialect, request, self.client.model)
         if not self._is_valid:
             return not faults
         if faults:
-            raise Fault("invalid", faults[0], sent=self._own, arrived=sent)
+            raise Fault("invalid", faults[0], sent=self._own, arrived=request)
         if own.dialect == "anthropic" and self._is_own_placed:
-            misplaced = self._issued.find_faults(msgspec.json.decode(sent, type=dict[str, Any]))
+            misplaced = self._issued.find_faults(msgspec.json.decode(request, type=dict[str, Any]))
             if misplaced:
-                raise Fault("misplaced", misplaced[0].text, sent=self._own, arrived=sent)
+                raise Fault("misplaced", misplaced[0].text, sent=self._own, arrived=request)
         return True
 
-    def _refuse(self, client: ClientRequest, sent: bytes) -> FollowedRequest[HostUnit] | None:
+    def _refuse(self, client: ClientRequest, request: bytes) -> FollowedRequest[HostUnit] | None:
         """The upstream refuses the request for its length or its thinking. None: the client gets the refusal."""
         following = self._conversation.following
         kind = self.random.randrange(4)
         self.totals["refusals"] += 1
         if kind == 0:
             return None
-        if kind == 1 and client.dialect == "anthropic" and sent != client.text:
+        if kind == 1 and client.dialect == "anthropic" and request != client.text:
             return following.discard_thinking(client.items)
         try:
             following.session.recovery.learn_limits(int(self._window * self.random.uniform(0.5, 0.9)), None)
@@ -255,25 +257,25 @@ class FuzzedConversation:
         self,
         client: ClientRequest,
         followed: FollowedRequest[HostUnit],
-        sent: bytes,
+        request: bytes,
         recall: HiddenRecall | None,
         stream: ClientStream | None,
     ) -> bytes:
         """Answer a request, log the answer, and return what the client gets of it."""
         self._answers += 1
-        body = msgspec.json.decode(sent, type=dict[str, Any])
-        answer = draw_answer(self.client, find_tool_names(body), self._answers, len(sent))
+        body = msgspec.json.decode(request, type=dict[str, Any])
+        answer = draw_answer(self.client, find_tool_names(body), self._answers, len(request))
         data = encode_answer(self.client, answer, is_stream=self._is_stream, is_odd=self._is_odd)
-        copy = AnswerCopy(client.dialect, is_stream=self._is_stream, request=sent)
+        copy = AnswerCopy(client.dialect, is_stream=self._is_stream, request=request)
         if stream is not None:
             stream.start(is_stream=self._is_stream)
         cut = self.random.randrange(len(data)) if data else 0
-        received = b""
+        answer_bytes = b""
         for piece in (data[:cut], data[cut:]):
             copy.feed(piece)
-            received += stream.feed(piece) if stream is not None else piece
+            answer_bytes += stream.feed(piece) if stream is not None else piece
         copy.end()
-        received += b"" if self._is_stream or stream is None else stream.end()
+        answer_bytes += b"" if self._is_stream or stream is None else stream.end()
         following = self._conversation.following
         try:
             copied = copy.read() if copy.is_whole else None
@@ -282,13 +284,13 @@ class FuzzedConversation:
         if copied is None:
             partial = copy.read_partial()
             following.record_reply(followed, partial, {}, partial=partial is not None)
-            return received
+            return answer_bytes
         reply, notes = recall.take_answer(copied) if recall else (copied.message, [])
         following.record_reply(followed, reply, copied.usage, notes=notes)
         if client.dialect == "anthropic" and copied.client_messages:
             content = copied.client_messages[0].get("content")
             self._issued.issue(body, content if isinstance(content, list) else [])
-        return received
+        return answer_bytes
 
     def check_log(self) -> None:
         """Every text that a client sent or received is in the log."""
@@ -312,18 +314,25 @@ def run_conversation(name: str, totals: Counter[str]) -> Fault | None:
 
 def run_chunk(seed: int, chunk: int, size: int) -> Json:
     """A chunk as one line of the results."""
-    totals, kinds, saved = Counter[str](), Counter[str](), list[Json]()
+    totals, kinds, findings = Counter[str](), Counter[str](), list[Json]()
     started, number = time.process_time(), 0
     while totals["requests"] < size:
         fault = run_conversation(f"{seed}/{chunk}/{number}", totals)
         if fault is not None:
             kinds[fault.kind] += 1
-            if len(saved) < MAX_SAVED:
-                saved.append({"conversation": number, "kind": fault.kind, "text": fault.text[:500], **fault.details})
+            if len(findings) < MAX_SAVED:
+                findings.append({"conversation": number, "kind": fault.kind, "text": fault.text[:500], **fault.details})
         number += 1
     totals["conversations"] = number
     seconds = round(time.process_time() - started, 1)
-    return {"seed": seed, "chunk": chunk, "cpu_seconds": seconds, "totals": totals, "kinds": kinds, "findings": saved}
+    return {
+        "seed": seed,
+        "chunk": chunk,
+        "cpu_seconds": seconds,
+        "totals": totals,
+        "kinds": kinds,
+        "findings": findings,
+    }
 
 
 def read_results(path: Path | None, seed: int) -> dict[int, Json]:
@@ -344,16 +353,18 @@ def main() -> int:
         fault = run_conversation(f"{options.seed}/{options.conversation}", Counter())
         print(f"{fault.kind}: {fault.text}\n{fault.details}" if fault else "no fault")
         return 1 if fault else 0
-    known = read_results(options.results, options.seed)
+    results = read_results(options.results, options.seed)
     for chunk in range(options.chunks or 1):
-        if chunk not in known:
-            known[chunk] = run_chunk(options.seed, chunk, CHUNK if options.chunks else options.count)
-            print(describe_chunk(known[chunk]), flush=True)
+        if chunk not in results:
+            results[chunk] = run_chunk(options.seed, chunk, CHUNK if options.chunks else options.count)
+            print(describe_chunk(results[chunk]), flush=True)
             if options.results:
                 with options.results.open("a") as file:
-                    file.write(json.dumps(known[chunk], default=lambda value: value.decode("utf-8", "replace")) + "\n")
+                    file.write(
+                        json.dumps(results[chunk], default=lambda value: value.decode("utf-8", "replace")) + "\n"
+                    )
     totals, kinds = Counter[str](), Counter[str]()
-    for line in known.values():
+    for line in results.values():
         totals.update(line["totals"])
         kinds.update(line["kinds"])
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
@@ -362,12 +373,12 @@ def main() -> int:
 
 
 def describe_chunk(line: Json) -> str:
-    found = [
+    lines = [
         f"  {each['kind']} in {line['chunk']}/{each['conversation']}: {each['text'][:300]}" for each in line["findings"]
     ]
     requests = line["totals"]["requests"]
     first = f"chunk {line['chunk']}: {requests:,} requests, {line['cpu_seconds'] / requests * 1e3:.2f} ms of CPU each"
-    return "\n".join([first, *found])
+    return "\n".join([first, *lines])
 
 
 if __name__ == "__main__":

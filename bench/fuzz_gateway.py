@@ -136,11 +136,11 @@ class StrictUpstream:
 
 
 def find_tool_names(body: Json) -> list[str]:
-    found = []
+    names = []
     for tool in body.get("tools") or []:
         declared = tool.get("functionDeclarations") or [tool.get("function", tool)]
-        found += [each["name"] for each in declared if isinstance(each, dict) and isinstance(each.get("name"), str)]
-    return found
+        names += [each["name"] for each in declared if isinstance(each, dict) and isinstance(each.get("name"), str)]
+    return names
 
 
 def list_faults(dialect: str, raw: bytes, model: str = "") -> list[str]:
@@ -202,8 +202,8 @@ class Batch:
         self.totals["overflows"] = gateway.metrics.read("overflows")
         self.totals["branches"] = gateway.metrics.read("branches")
 
-    def _watch(self, sent: ForwardedRequest) -> None:
-        self._managed.append(sent.session)
+    def _watch(self, request: ForwardedRequest) -> None:
+        self._managed.append(request.session)
 
     async def _talk(self, gateway: Gateway) -> None:
         """A few requests of one client. Then it is another one's turn, or a new one's."""
@@ -230,35 +230,37 @@ class Batch:
         is_stream, is_odd, is_changed = random.random() < 0.5, random.random() < 0.05, random.random() < 0.3
         if is_stream and client.dialect != "gemini":
             body["stream"] = True
-        sent = write_json(mutate(body, random) if is_changed else body, random)
-        is_valid = not list_faults(client.dialect, sent)
+        request = write_json(mutate(body, random) if is_changed else body, random)
+        is_valid = not list_faults(client.dialect, request)
         self.totals["valid requests"] += is_valid
         self.upstream.expect(client, is_odd=is_odd, refusals=self._draw_refusals())
         is_refused = bool(self.upstream.refusals)
         defects, self._managed = gateway.metrics.read("defects"), []
         try:
             async with asyncio.timeout(DEADLINE):
-                status, received = await send_request(gateway, client, sent, random, is_stream=is_stream)
+                status, answer_bytes = await send_request(gateway, client, request, random, is_stream=is_stream)
         except ConnectionResetError:
-            status, received = 0, b""
+            status, answer_bytes = 0, b""
         except Exception as failure:  # noqa: BLE001 - each is a finding
-            self.note("exceptions", repr(failure), sent=sent, trace=traceback.format_exc())
+            self.note("exceptions", repr(failure), sent=request, trace=traceback.format_exc())
             return None
-        seen = set(MARK.findall(b"".join((*self.upstream.arrived, received)).decode("utf-8", "replace")))
-        if leaked := seen - client.marks:
-            self.note("leaks", f"{min(leaked)} to {client.name}", sent=sent, arrived=self.upstream.arrived)
+        marks = set(MARK.findall(b"".join((*self.upstream.arrived, answer_bytes)).decode("utf-8", "replace")))
+        if leaked := marks - client.marks:
+            self.note("leaks", f"{min(leaked)} to {client.name}", sent=request, arrived=self.upstream.arrived)
         if is_valid and self.upstream.faults:
-            self.note("invalid", self.upstream.faults[0], sent=sent, arrived=self.upstream.arrived)
+            self.note("invalid", self.upstream.faults[0], sent=request, arrived=self.upstream.arrived)
         if is_valid and gateway.metrics.read("defects") > defects:
-            said = next(line for line in reversed(self._lines) if line.startswith("a defect"))
-            self.note("defects", said, sent=sent, arrived=self.upstream.arrived)
+            defect = next(line for line in reversed(self._lines) if line.startswith("a defect"))
+            self.note("defects", defect, sent=request, arrived=self.upstream.arrived)
         if is_valid and not (is_odd or is_refused) and status != 200:
-            self.note("exceptions", f"status {status}: {received[:300]!r}", sent=sent, arrived=self.upstream.arrived)
-        answer = read_answer(client.dialect, received, is_stream) if status == 200 and not is_odd else None
+            self.note(
+                "exceptions", f"status {status}: {answer_bytes[:300]!r}", sent=request, arrived=self.upstream.arrived
+            )
+        answer = read_answer(client.dialect, answer_bytes, is_stream) if status == 200 and not is_odd else None
         if status == 200 and answer is None and not (is_odd or is_changed):
-            self.note("exceptions", "the answer is not whole", sent=sent, received=received)
+            self.note("exceptions", "the answer is not whole", sent=request, received=answer_bytes)
         if status == 200 and self._managed and is_valid and not is_odd:
-            self._expect_in_log(client, sent, received if answer else b"")
+            self._expect_in_log(client, request, answer_bytes if answer else b"")
         return None if is_changed else answer
 
     def _draw_refusals(self) -> list[tuple[int, Json]]:
@@ -276,9 +278,9 @@ class Batch:
         kinds = ((400, overflow), (400, unnumbered), (422, odd), (429, other), (500, other))
         return [self.random.choice(kinds) for _ in range(self.random.randrange(1, 4))]
 
-    def _expect_in_log(self, client: ClientState, sent: bytes, received: bytes) -> None:
-        listed = msgspec.json.decode(sent)[client.list_name]
-        marks = MARK.findall(json.dumps(listed)) + MARK.findall(received.decode("utf-8", "replace"))
+    def _expect_in_log(self, client: ClientState, request: bytes, answer: bytes) -> None:
+        listed = msgspec.json.decode(request)[client.list_name]
+        marks = MARK.findall(json.dumps(listed)) + MARK.findall(answer.decode("utf-8", "replace"))
         self._expected.setdefault(self._managed[-1], {}).update(dict.fromkeys(marks, self._request))
 
     def _check_log(self, data: DataFolder) -> None:
@@ -290,7 +292,7 @@ class Batch:
 
 
 async def send_request(
-    gateway: Gateway, client: ClientState, sent: bytes, random: Random, *, is_stream: bool
+    gateway: Gateway, client: ClientState, request: bytes, random: Random, *, is_stream: bool
 ) -> tuple[int, bytes]:
     """The status and the body of the answer."""
     headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"x-api-key", b"key")]
@@ -298,7 +300,7 @@ async def send_request(
         headers.append((b"x-tidegate-session", client.name.encode()))
     if random.random() < 0.1:
         packer = zlib.compressobj(1, wbits=31)
-        sent = packer.compress(sent) + packer.flush()
+        request = packer.compress(request) + packer.flush()
         headers.append((b"content-encoding", b"gzip"))
     path, query = PATHS.get(client.dialect, ""), b""
     if client.dialect == "gemini":
@@ -313,7 +315,7 @@ async def send_request(
         if is_read:
             await asyncio.Event().wait()  # the client stays
         is_read = True
-        return {"type": "http.request", "body": sent, "more_body": False}
+        return {"type": "http.request", "body": request, "more_body": False}
 
     async def send(message: Any) -> None:
         nonlocal status
@@ -324,20 +326,20 @@ async def send_request(
     return status, b"".join(pieces)
 
 
-def read_answer(dialect: str, received: bytes, is_stream: bool) -> Json | None:
+def read_answer(dialect: str, answer: bytes, is_stream: bool) -> Json | None:
     """A whole answer as JSON; None if it is cut off, or in another form than the unchanged request asks for."""
     try:
-        return decode_answer(dialect, received, is_stream)
+        return decode_answer(dialect, answer, is_stream)
     except (IncompleteReply, msgspec.MsgspecError):
         return None
 
 
-def decode_answer(dialect: str, received: bytes, is_stream: bool) -> Json | None:
+def decode_answer(dialect: str, answer: bytes, is_stream: bool) -> Json | None:
     """The answer as JSON; of a stream, what its events amount to."""
     if not is_stream:
-        return msgspec.json.decode(received, type=dict[str, Any])
+        return msgspec.json.decode(answer, type=dict[str, Any])
     assembler = create_assembler(dialect)
-    for frame in SseReader().feed(received):
+    for frame in SseReader().feed(answer):
         value = decode_frame(frame)
         if value is not None:
             assembler.feed(value)
@@ -377,19 +379,19 @@ def main() -> int:
     options = parser.parse_args()
     numbers = range((options.count + BATCH - 1) // BATCH) if options.batch is None else [options.batch]
     tasks = [(options.seed, number, min(BATCH, options.count)) for number in numbers]
-    started, shown = time.monotonic(), Counter[str]()
+    started, printouts = time.monotonic(), Counter[str]()
     totals, kinds = Counter[str](), Counter[str]()
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-        for done, (findings, batch_totals) in enumerate(pool.imap_unordered(run_batch, tasks), 1):
+        for batches, (findings, batch_totals) in enumerate(pool.imap_unordered(run_batch, tasks), 1):
             totals += batch_totals
             kinds.update(finding.kind for finding in findings)
             for finding in findings:
                 if options.save:
                     save_finding(options.save, finding)
-                shown[finding.kind] += 1
-                if shown[finding.kind] <= 20:
+                printouts[finding.kind] += 1
+                if printouts[finding.kind] <= 20:
                     print(f"{finding.kind}: batch {finding.batch}, request {finding.request}: {finding.text[:300]}")
-            if done % 4 == 0:
+            if batches % 4 == 0:
                 print(f"{totals['requests']:,} requests, {dict(kinds)}, {time.monotonic() - started:.0f} s", flush=True)
     print(", ".join(f"{count:,} {name}" for name, count in totals.items()))
     print(f"seed {options.seed}: " + ", ".join(f"{kinds[kind]} {kind}" for kind in KINDS))

@@ -119,8 +119,8 @@ class ClientState:
             return [{"text": text}, *image]
         if kind < 0.6:
             return text
-        named = {"openai_responses": "input_text"}.get(self.dialect, "text")
-        blocks: list[Json] = [{"type": named, "text": text}]
+        block_type = {"openai_responses": "input_text"}.get(self.dialect, "text")
+        blocks: list[Json] = [{"type": block_type, "text": text}]
         if kind < 0.7:
             blocks.append(self._image())
         return blocks
@@ -238,10 +238,10 @@ def encode_answer(client: ClientState, answer: ScriptedAnswer, *, is_stream: boo
             ([mutate(frames[place], client.random)], [], frames[place : place + 1] * 2)
         )
     try:
-        sent = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
+        stream = encode_sse(client.dialect, [frame for frame in frames if isinstance(frame, dict)])
     except UnicodeEncodeError:  # half of a pair of surrogates, which no stream can have
         return encode_answer(client, answer, is_stream=is_stream, is_odd=is_odd)
-    return sent[: client.random.randrange(len(sent) + 1)] if is_odd and client.random.random() < 0.2 else sent
+    return stream[: client.random.randrange(len(stream) + 1)] if is_odd and client.random.random() < 0.2 else stream
 
 
 # --- changes at random --------------------------------------------------------------------------------------------
@@ -264,11 +264,11 @@ def copy_json(value: Any) -> Any:
 
 def mutate(value: Any, random: Random) -> Any:
     """A copy with one to three changes: values removed, repeated, exchanged, replaced or added."""
-    changed = copy_json(value)
+    copy = copy_json(value)
     for _ in range(random.randrange(1, 4)):
-        places = list(_list_places(changed))
+        places = list(_list_places(copy))
         if not places:
-            return changed
+            return copy
         holder, key = random.choice(places)
         act = random.randrange(6)
         if act == 0:
@@ -286,7 +286,7 @@ def mutate(value: Any, random: Random) -> Any:
             holder[random.choice(("x", "type", "role", "content", "name", "id", "cache_control"))] = copy_json(
                 random.choice(ODD_VALUES)
             )
-    return changed
+    return copy
 
 
 def write_json(value: Any, random: Random) -> bytes:

@@ -58,13 +58,13 @@ def encode_answer(block: dict[str, Any], deltas: list[dict[str, Any]], stop: str
         "content": [],
     }
     message |= {"stop_reason": None, "stop_sequence": None, "usage": usage}
-    ended = {"stop_reason": stop, "stop_sequence": None}
+    stop_fields = {"stop_reason": stop, "stop_sequence": None}
     events: list[dict[str, Any]] = [
         {"type": "message_start", "message": message},
         {"type": "content_block_start", "index": 0, "content_block": block},
         *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
         {"type": "content_block_stop", "index": 0},
-        {"type": "message_delta", "delta": ended, "usage": {"output_tokens": 40}},
+        {"type": "message_delta", "delta": stop_fields, "usage": {"output_tokens": 40}},
         {"type": "message_stop"},
     ]
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
@@ -81,9 +81,9 @@ def answer_request(body: bytes) -> bytes:
     last = body.rfind(b'"call_')
     if last < 0:
         return TEXT_ANSWER
-    known = CALL_NAME.match(body, last)
-    assert known is not None
-    number = int(known[1]) + 1
+    call = CALL_NAME.match(body, last)
+    assert call is not None
+    number = int(call[1]) + 1
     block = {"type": "tool_use", "id": f"call_{number}", "name": "read", "input": {}}
     pieces = ['{"path": ', *(f'"{part}' if part == "src" else part for part in ("src", "/", str(number), '.py"')), "}"]
     return encode_answer(block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces], "tool_use")
@@ -177,17 +177,17 @@ class Connection:
         )
         started = time.perf_counter()
         writer.write(head.encode() + body)
-        answered = (await reader.readuntil(b"\r\n\r\n")).lower()
+        answer_head = (await reader.readuntil(b"\r\n\r\n")).lower()
         first = time.perf_counter() - started
-        assert answered.split(b"\r\n", 1)[0].split()[1] == b"200", answered
-        if b"\r\ncontent-length:" in answered:
-            await reader.readexactly(int(answered.split(b"\r\ncontent-length:")[1].split(b"\r\n")[0]))
+        assert answer_head.split(b"\r\n", 1)[0].split()[1] == b"200", answer_head
+        if b"\r\ncontent-length:" in answer_head:
+            await reader.readexactly(int(answer_head.split(b"\r\ncontent-length:")[1].split(b"\r\n")[0]))
         else:
             while size := int((await reader.readuntil(b"\r\n")).split(b";")[0], 16):
                 await reader.readexactly(size + 2)
             await reader.readexactly(2)
         took = time.perf_counter() - started
-        if b"\r\nconnection: close" in answered:
+        if b"\r\nconnection: close" in answer_head:
             self.close()
         conversation.take_answer()
         return first, took
@@ -202,7 +202,7 @@ async def measure(
     targets: dict[str, str], make: Callable[[str], GrowingConversation], rounds: int, pids: dict[str, int]
 ) -> tuple[dict[str, list[tuple[float, float]]], dict[str, float]]:
     """Interleaved single requests, each of which extends the conversation before; and CPU seconds of the gateways."""
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in targets}
     conversations = {name: make(name) for name in targets}
     connections = {name: Connection(url) for name, url in targets.items()}
     before: dict[str, float] = {}
@@ -212,28 +212,28 @@ async def measure(
         for name, connection in connections.items():
             took = await connection.ask(conversations[name])
             if number >= 0:
-                found[name].append(took)
+                times[name].append(took)
     for connection in connections.values():
         connection.close()
-    return found, {name: read_cpu_seconds(pid) - before[name] for name, pid in pids.items()}
+    return times, {name: read_cpu_seconds(pid) - before[name] for name, pid in pids.items()}
 
 
 async def measure_load(url: str, size: int, seconds: float) -> float:
     """Requests per second of eight clients with a conversation each."""
-    done = 0
+    count = 0
     started = time.perf_counter()
     end = started + seconds
 
     async def work(number: int) -> None:
-        nonlocal done
+        nonlocal count
         conversation, connection = GrowingConversation(size, f"load-{size}-{number}-{started}"), Connection(url)
         while time.perf_counter() < end:
             await connection.ask(conversation)
-            done += 1
+            count += 1
         connection.close()
 
     await asyncio.gather(*map(work, range(8)))
-    return done / (time.perf_counter() - started)
+    return count / (time.perf_counter() - started)
 
 
 async def start_gateway(folder: str, port: int, upstream: int, window: int = 0) -> asyncio.subprocess.Process:
@@ -269,24 +269,24 @@ def read_cpu_seconds(pid: int) -> float:
 
 def report(
     title: str,
-    found: dict[str, list[tuple[float, float]]],
+    times_by_target: dict[str, list[tuple[float, float]]],
     cpu: dict[str, float],
     loads: dict[str, list[float]],
 ) -> None:
-    direct = statistics.median(whole for _, whole in found["direct"])
-    first_direct = statistics.median(first for first, _ in found["direct"])
+    direct = statistics.median(whole for _, whole in times_by_target["direct"])
+    first_direct = statistics.median(first for first, _ in times_by_target["direct"])
     print(f"\n{title:<24}  p50 ms  p90 ms  p99 ms  added p50  of bare  first byte added  CPU ms  requests/s at 8")
-    bare = statistics.median(whole for _, whole in found["bare"]) - direct
-    for name, times in found.items():
+    bare = statistics.median(whole for _, whole in times_by_target["bare"]) - direct
+    for name, times in times_by_target.items():
         whole = sorted(each for _, each in times)
         middle = statistics.median(whole)
         late = [whole[max(0, int(len(whole) * share) - 1)] * 1e3 for share in (0.9, 0.99)]
         first = statistics.median(each for each, _ in times) - first_direct
-        spent = f"{cpu[name] / len(times) * 1e3:6.1f}" if name in cpu else "     -"
+        cpu_cell = f"{cpu[name] / len(times) * 1e3:6.1f}" if name in cpu else "     -"
         rate = f"{statistics.median(loads[name]):15.0f}" if name in loads else "              -"
         print(
             f"  {name:<22}  {middle * 1e3:6.1f}  {late[0]:6.1f}  {late[1]:6.1f}  {(middle - direct) * 1e3:9.1f}"
-            f"  {(middle - direct) / bare:6.1f}x  {first * 1e3:16.1f}  {spent}  {rate}",
+            f"  {(middle - direct) / bare:6.1f}x  {first * 1e3:16.1f}  {cpu_cell}  {rate}",
             flush=True,
         )
 
@@ -297,17 +297,17 @@ async def soak(options: argparse.Namespace) -> None:
     sessions = [GrowingConversation(3_000, f"soak-{number}") for number in range(options.sessions)]
     with tempfile.TemporaryDirectory() as folder:
         gateway = await start_gateway(folder, options.port, upstream.sockets[0].getsockname()[1])
-        url, done = f"http://127.0.0.1:{options.port}", 0
+        url, count = f"http://127.0.0.1:{options.port}", 0
 
         async def work(first: int) -> None:
-            nonlocal done
+            nonlocal count
             connection = Connection(url)
             for _ in range(SOAK_REQUESTS // options.sessions):
                 for conversation in sessions[first::8]:
                     await connection.ask(conversation)
-                    done += 1
-                    if done in SOAK_MARKS:
-                        print(f"{done:>7,} requests  {describe_process(gateway.pid)}", flush=True)
+                    count += 1
+                    if count in SOAK_MARKS:
+                        print(f"{count:>7,} requests  {describe_process(gateway.pid)}", flush=True)
             connection.close()
 
         try:
@@ -372,19 +372,19 @@ async def measure_crowd(url: str, size: int, sessions: int, seconds: float, gate
     connections = [Connection(url) for _ in conversations]
     before = read_cpu_seconds(gateway_pid)
     await asyncio.gather(*(connection.ask(each) for connection, each in zip(connections, conversations, strict=True)))
-    opened, started = read_cpu_seconds(gateway_pid), time.perf_counter()
+    cpu_after_opening, started = read_cpu_seconds(gateway_pid), time.perf_counter()
     own = time.process_time()
     await asyncio.gather(*map(work, conversations, connections))
-    took, spent = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - opened
-    own, done = time.process_time() - own, len(times)
+    took, cpu_seconds = time.perf_counter() - started, read_cpu_seconds(gateway_pid) - cpu_after_opening
+    own, count = time.process_time() - own, len(times)
     times.sort()
-    middle, late = times[done // 2], times[int(done * 0.99)]
-    printed, _ = await watcher.communicate(b"end\n")
+    middle, late = times[count // 2], times[int(count * 0.99)]
+    output, _ = await watcher.communicate(b"end\n")
     print(
-        f"{size:>7,} bytes, {sessions:>3} sessions: {done / took:6.0f} requests/s, p50 {middle * 1e3:.0f} ms, p99"
-        f" {late * 1e3:.0f} ms ({late / middle:.1f}x), {spent / done * 1e3:5.2f} ms of CPU each (this program:"
-        f" {own / done * 1e3:.2f}), {(opened - before) / sessions * 1e3:.1f} ms to open one,"
-        f" {printed.decode().strip()}",
+        f"{size:>7,} bytes, {sessions:>3} sessions: {count / took:6.0f} requests/s, p50 {middle * 1e3:.0f} ms, p99"
+        f" {late * 1e3:.0f} ms ({late / middle:.1f}x), {cpu_seconds / count * 1e3:5.2f} ms of CPU each (this program:"
+        f" {own / count * 1e3:.2f}), {(cpu_after_opening - before) / sessions * 1e3:.1f} ms to open one,"
+        f" {output.decode().strip()}",
         flush=True,
     )
 
@@ -435,7 +435,7 @@ async def run(options: argparse.Namespace) -> None:
             pids = {"bare": bare.pid, "tidegate": gateway.pid}
             try:
                 for size in (SMALL, LARGE, LARGEST):
-                    found, cpu = await measure(
+                    times, cpu = await measure(
                         targets,
                         lambda name, size=size: GrowingConversation(size, f"{size}-{name}"),
                         options.rounds,
@@ -445,17 +445,17 @@ async def run(options: argparse.Namespace) -> None:
                     for _ in range(3 if options.seconds else 0):
                         for name, rates in loads.items():
                             rates.append(await measure_load(targets[name], size, options.seconds))
-                    report(f"{size:,} bytes", found, cpu, loads if options.seconds else {})
+                    report(f"{size:,} bytes", times, cpu, loads if options.seconds else {})
             finally:
                 await end_process(gateway)
             gateway = await start_gateway(folder, options.port, port, EDITED_WINDOW)
             pids["tidegate"] = gateway.pid
             try:
                 for size in EDITED_SIZES:
-                    found, cpu = await measure(
+                    times, cpu = await measure(
                         targets, lambda name, size=size: ToolLoop(size, f"edited-{size}-{name}"), options.rounds, pids
                     )
-                    report(f"edited, {size:,} bytes", found, cpu, {})
+                    report(f"edited, {size:,} bytes", times, cpu, {})
             finally:
                 await end_process(gateway)
             print(f"\nan fsync of 4 kB took {measure_sync(folder) * 1e3:.2f} ms (p50)")

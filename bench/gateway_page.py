@@ -81,10 +81,10 @@ def measure(browser: Any, url: str, name: str) -> None:
     page.goto(url + "/healthz")  # the browser itself is warm
     page.add_init_script(f"({WATCH_MARKS})()")
     for state in ("first", "again"):
-        used = time.process_time()
+        start = time.process_time()
         page.goto(url + ADDRESSES[name])
         page.wait_for_selector(READY)
-        cpu = time.process_time() - used
+        cpu = time.process_time() - start
         drawn = page.evaluate("new Promise((done) => setTimeout(() => done(window.drawn), 200))")
         if name == "session":
             print(f"  {name:8} {state:6} newest requests {drawn['newest']:6.2f} s")

@@ -87,17 +87,17 @@ class RecordedUpstream:
 
 def render_as_replay(messages: list[Json]) -> list[Json]:
     """The messages with later system messages as text of the user, and with neighboring user messages joined."""
-    found: list[Json] = []
+    replay: list[Json] = []
     for place, message in enumerate(messages):
         if place and message["role"] in SYSTEM_ROLES:
             message = {"role": "user", "content": f"[system] {message['content']}"}
-        last = found[-1] if found else {}
+        last = replay[-1] if replay else {}
         texts = last.get("content"), message.get("content")
         if message["role"] == last.get("role") == "user" and all(isinstance(text, str) for text in texts):
-            found[-1] = {**last, "content": f"{texts[0]}\n\n{texts[1]}"}
+            replay[-1] = {**last, "content": f"{texts[0]}\n\n{texts[1]}"}
         else:
-            found.append(message)
-    return found
+            replay.append(message)
+    return replay
 
 
 def read_recording(path: Path) -> list[RecordedLine]:
@@ -116,8 +116,8 @@ def join_texts(messages: Iterable[Mapping[str, object]]) -> str:
 
 
 def prepare_message(message: Mapping[str, object]) -> dict[str, object]:
-    found = {key: value for key, value in message.items() if key != "reasoning_content"}
-    return found | {"content": "(no output)"} if found["role"] == "tool" and not found.get("content") else found
+    fields = {key: value for key, value in message.items() if key != "reasoning_content"}
+    return fields | {"content": "(no output)"} if fields["role"] == "tool" and not fields.get("content") else fields
 
 
 async def play_recording(lines: list[RecordedLine], options: argparse.Namespace) -> ReplayReport:
@@ -169,15 +169,17 @@ def main() -> None:
     print(f"{'recording':<34} {'requests':>8} {'gateway':>9} {'replay':>9}")
     for path in paths:
         lines = read_recording(path)
-        found = (
+        results = (
             asyncio.run(play_recording(lines, options)),
             replay_recording(lines, load(options.policy), options.window),
         )
-        shares = [each.mean_shared_share or 0.0 for each in found]
+        shares = [each.mean_shared_share or 0.0 for each in results]
         equal += abs(shares[0] - shares[1]) < 1e-9
-        for total, each in zip(both, found, strict=True):
+        for total, each in zip(both, results, strict=True):
             total.add(each)
-        print(f"{get_recording_name(path):<34} {found[0].requests:>8} {shares[0]:>9.2%} {shares[1]:>9.2%}", flush=True)
+        print(
+            f"{get_recording_name(path):<34} {results[0].requests:>8} {shares[0]:>9.2%} {shares[1]:>9.2%}", flush=True
+        )
     print(f"{'all':<34} {both[0].requests:>8} {both[0].mean_shared_share:>9.2%} {both[1].mean_shared_share:>9.2%}")
     print(f"{equal} of {len(paths)} recordings have the same share")
 

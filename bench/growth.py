@@ -94,9 +94,9 @@ def fill_postgres(url: str, sessions: int) -> None:
 
 
 def take_time(times: dict[str, list[float]], step: str, call: Callable[[], _T]) -> _T:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     result = call()
-    times[step].append((time.perf_counter() - begun) * 1000)
+    times[step].append((time.perf_counter() - start) * 1000)
     return result
 
 
@@ -126,9 +126,9 @@ def measure_in_turn(folders: dict[str, DataFolder], counts: dict[str, int], visi
     return {size: {step: median(values) for step, values in each.items()} for size, each in times.items()}
 
 
-def report(name: str, counts: dict[str, int], found: dict[str, dict[str, float]], sizes: dict[str, int]) -> None:
+def report(name: str, counts: dict[str, int], figures: dict[str, dict[str, float]], sizes: dict[str, int]) -> None:
     for step in STEPS:
-        small, large = (found[size][step] for size in counts)
+        small, large = (figures[size][step] for size in counts)
         print(f"{name} {step}: {small:.2f} ms -> {large:.2f} ms, {large / small:.2f} times")
     for size, count in counts.items():
         events = count * EVENTS_PER_SESSION
@@ -137,18 +137,18 @@ def report(name: str, counts: dict[str, int], found: dict[str, dict[str, float]]
 
 
 def time_listing(name: str, data: DataFolder) -> None:
-    begun = time.perf_counter()
+    start = time.perf_counter()
     listed = len(data.store.sessions())
-    print(f"{name}: listing {listed:,} sessions takes {time.perf_counter() - begun:.2f} s")
+    print(f"{name}: listing {listed:,} sessions takes {time.perf_counter() - start:.2f} s")
 
 
 def run_sqlite(counts: dict[str, int], visits: int, folder: Path) -> None:
     sizes: dict[str, int] = {}
     for size, count in counts.items():
-        begun = time.monotonic()
+        start = time.monotonic()
         fill_sqlite(folder / size, count)
         sizes[size] = sum(file.stat().st_size for file in (folder / size).glob("tidegate.db*"))
-        print(f"sqlite {size}: filled in {time.monotonic() - begun:.0f} s", flush=True)
+        print(f"sqlite {size}: filled in {time.monotonic() - start:.0f} s", flush=True)
     with contextlib.ExitStack() as stack:
         folders = {size: stack.enter_context(DataFolder(folder / size, secrets=[])) for size in counts}
         report("sqlite", counts, measure_in_turn(folders, counts, visits), sizes)
@@ -175,12 +175,12 @@ def run_postgres(counts: dict[str, int], visits: int, folder: Path) -> None:
             with psycopg.connect(control, autocommit=True) as link:
                 link.execute(f"create database {size}")
             url = control.replace("/postgres?", f"/{size}?")
-            begun = time.monotonic()
+            start = time.monotonic()
             fill_postgres(url, count)
             with psycopg.connect(url) as link:
                 row = link.execute("select pg_database_size(current_database())").fetchone()
             sizes[size] = int(row[0]) if row else 0
-            print(f"postgres {size}: filled in {time.monotonic() - begun:.0f} s", flush=True)
+            print(f"postgres {size}: filled in {time.monotonic() - start:.0f} s", flush=True)
             folders[size] = stack.enter_context(DataFolder(folder / size, store=url, secrets=[]))
         report("postgres", counts, measure_in_turn(folders, counts, visits), sizes)
         time_listing("postgres", folders["large"])
@@ -195,8 +195,8 @@ def measure_wal(url: str, data: DataFolder) -> None:
             for _ in range(50):
                 session.add({"role": "user", "content": TEXT})
             row = link.execute("select pg_current_wal_lsn() - %s::pg_lsn", before).fetchone()
-            written = int(row[0]) / 50 if row else 0
-            print(f"postgres: {written:,.0f} bytes of write-ahead log for each of {when} 50 appends")
+            size = int(row[0]) / 50 if row else 0
+            print(f"postgres: {size:,.0f} bytes of write-ahead log for each of {when} 50 appends")
 
 
 def main() -> None:

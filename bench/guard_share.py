@@ -143,13 +143,13 @@ def main() -> None:
             print(describe(preset, f"{len(parts)} recordings, a window of {size:,}", total, f", {large} of them large"))
     for preset in options.presets if not recordings else ():
         for (text, words), (window, size), shape in product(TEXTS.items(), WINDOWS.items(), SHAPES):
-            found = play_session(preset, words, size, shape, options.turns)
-            print(describe(preset, f"{text:8} {window:18} {shape:10}", found))
+            share = play_session(preset, words, size, shape, options.turns)
+            print(describe(preset, f"{text:8} {window:18} {shape:10}", share))
 
 
-def describe(preset: str, case: str, found: GuardShare, large: str = "") -> str:
-    acts = ", ".join(f"{name} {number}{large if name == 'guard' else ''}" for name, number in found.acts.most_common())
-    return f"{preset:9} {case} guard {found.share:4.0%} of the tokens; {acts or '-'}"
+def describe(preset: str, case: str, share: GuardShare, large: str = "") -> str:
+    acts = ", ".join(f"{name} {number}{large if name == 'guard' else ''}" for name, number in share.acts.most_common())
+    return f"{preset:9} {case} guard {share.share:4.0%} of the tokens; {acts or '-'}"
 
 
 if __name__ == "__main__":

@@ -100,8 +100,8 @@ def make_pydantic_ai(folder: str, window: int) -> Subject:
     model, parameters, loop = TestModel(), ModelRequestParameters(), asyncio.new_event_loop()
 
     def make_step(number: int, text: str) -> list[Any]:
-        called = ModelResponse(parts=[ToolCallPart("read", {"number": number}, f"c{number}")])
-        return [called, ModelRequest(parts=[ToolReturnPart("read", text, f"c{number}")])]
+        call = ModelResponse(parts=[ToolCallPart("read", {"number": number}, f"c{number}")])
+        return [call, ModelRequest(parts=[ToolReturnPart("read", text, f"c{number}")])]
 
     def prepare(messages: list[Any], _: list[Any]) -> int:
         context = ModelRequestContext(
@@ -186,9 +186,9 @@ class Figures(NamedTuple):
 
 def time_call(prepare: Callable[[], int]) -> tuple[float, int]:
     """The CPU time of a call in milliseconds, and how many messages were sent."""
-    begun = time.process_time()
-    sent = prepare()
-    return (time.process_time() - begun) * 1000, sent
+    start = time.process_time()
+    count = prepare()
+    return (time.process_time() - start) * 1000, count
 
 
 def measure_adapter(name: str, steps: int, window: int) -> Figures:
@@ -196,14 +196,14 @@ def measure_adapter(name: str, steps: int, window: int) -> Figures:
         subject = SUBJECTS[name](folder, window)
         messages: list[Any] = [subject.first]
         times: list[float] = []
-        sent = 0
+        count = 0
         for number in range(steps):
             messages += subject.make_step(number, f"Page {number}: " + "all is well. " * 15)
             if number >= steps - MEASURED or number % 50 == 0:
                 copied = [subject.copy_message(message) for message in messages]
-                spent, sent = time_call(partial(subject.prepare, copied, messages))
-                times.append(spent)
-    return Figures(2 * steps + 1, sent, statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
+                milliseconds, count = time_call(partial(subject.prepare, copied, messages))
+                times.append(milliseconds)
+    return Figures(2 * steps + 1, count, statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
 
 
 # --- tidegate.managed -----------------------------------------------------------------------------------------------
@@ -211,8 +211,8 @@ def measure_adapter(name: str, steps: int, window: int) -> Figures:
 
 def make_call(number: int) -> dict[str, Any]:
     function = {"name": "read", "arguments": f'{{"number":{number}}}'}
-    called = {"id": f"c{number}", "type": "function", "function": function}
-    return {"role": "assistant", "content": None, "tool_calls": [called]}
+    call = {"id": f"c{number}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
 
 
 @contextmanager
@@ -227,17 +227,17 @@ def open_clients(folder: str, window: int) -> Iterator[tuple[Any, Any, list[byte
 
     import tidegate
 
-    sent: list[bytes] = []
+    requests: list[bytes] = []
 
     def respond(request: httpx.Request) -> httpx.Response:
-        sent[:] = [request.content]
+        requests[:] = [request.content]
         choice = {"index": 0, "message": make_call(int(request.headers["number"])), "finish_reason": "tool_calls"}
         answer = {"id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o", "choices": [choice]}
         return httpx.Response(200, json=answer)
 
     with httpx.Client(transport=httpx.MockTransport(respond)) as http:
         plain = openai.OpenAI(api_key="none", base_url="http://provider/v1", http_client=http)
-        yield plain, tidegate.managed(plain, folder, window=window), sent
+        yield plain, tidegate.managed(plain, folder, window=window), requests
 
 
 def measure_managed(steps: int, window: int) -> Figures:
@@ -247,7 +247,7 @@ def measure_managed(steps: int, window: int) -> Figures:
     messages: list[Any] = [{"role": "user", "content": "Read all pages."}]
     times: list[float] = []
 
-    with tempfile.TemporaryDirectory() as folder, open_clients(folder, window) as (plain, managed, sent):
+    with tempfile.TemporaryDirectory() as folder, open_clients(folder, window) as (plain, managed, requests):
 
         def call(client: Any, number: int) -> float:
             body = msgspec.json.encode({"messages": messages, "model": "gpt-4o"})
@@ -267,7 +267,7 @@ def measure_managed(steps: int, window: int) -> Figures:
                 unmanaged = call(plain, number + 1)
                 times.append(call(managed, number + 1) - unmanaged)
         managed.close()
-    count = sent[-1].count(b'"role":')
+    count = requests[-1].count(b'"role":')
     return Figures(2 * steps + 1, count, statistics.median(times[-MEASURED:]), max(times[-MEASURED:]))
 
 

@@ -79,12 +79,12 @@ def measure_run(run: Run, wire: str, make_task: Callable[..., LongTask]) -> Figu
             firsts.append(sum(f"the code is K{page:04d}" in text for page in range(far)) / far)
             deeps.append(sum(f"the ship S{page:04d}" in text for page in range(far)) / far)
             rules.append(RULE in text)
-        tokens = sum(len(seen.raw) for seen in fake.seen) // 4
+        tokens = sum(len(request.raw) for request in fake.seen) // 4
         for text in fake.refused[:1]:
             print(f"    refused: {text[:200]}", file=sys.stderr)
-        refused = len(fake.refused)
+        refusals = len(fake.refused)
         requests = len(fake.seen)
-    return Figures(requests, refused, finished, _mean(firsts), _mean(deeps), _mean(rules), tokens)
+    return Figures(requests, refusals, finished, _mean(firsts), _mean(deeps), _mean(rules), tokens)
 
 
 def _mean(values: list[Any]) -> str:
@@ -258,11 +258,12 @@ def main() -> int:
     wire = WIRES.get(name, "openai_chat")
     make_task = tests.SubmittingTask if name == "inspect_ai" else LongTask
     for contender, run in CONTENDERS[name](tests):
-        found = measure_run(run, wire, make_task)
-        finished = "yes" if found.is_finished else "no"
-        shares = f"{found.first_lines} | {found.deep_lines} | {found.rule}"
+        figures = measure_run(run, wire, make_task)
+        finished = "yes" if figures.is_finished else "no"
+        shares = f"{figures.first_lines} | {figures.deep_lines} | {figures.rule}"
         print(
-            f"| {name} | {contender} | {found.requests} | {found.refused} | {finished} | {shares} | {found.tokens:,} |",
+            f"| {name} | {contender} | {figures.requests} | {figures.refused} | {finished} | {shares}"
+            f" | {figures.tokens:,} |",
             flush=True,
         )
     return 0

@@ -89,10 +89,10 @@ def main() -> None:
     print(f"| window | {times} | tokens before | after | {parts} |")
     print(f"|{'---|' * 11}")
     for window in windows:
-        found = measure(window)
-        parts = " | ".join(f"{tokens:,}" for tokens in found.parts)
-        times = " | ".join(f"{seconds * 1000:,.0f} ms" for seconds in found[:4])
-        print(f"| {window:,} | {times} | {found.tokens_before:,} | {found.tokens_after:,} | {parts} |")
+        figures = measure(window)
+        parts = " | ".join(f"{tokens:,}" for tokens in figures.parts)
+        times = " | ".join(f"{seconds * 1000:,.0f} ms" for seconds in figures[:4])
+        print(f"| {window:,} | {times} | {figures.tokens_before:,} | {figures.tokens_after:,} | {parts} |")
 
 
 if __name__ == "__main__":

@@ -238,11 +238,11 @@ def make_faults(site: Site, gateway: int, meter: CpuMeter, seconds: float) -> No
     site.pooler.start()
     meter.roots += site.find_pids()
     report("the pooler was killed, and started again after two seconds")
-    begun = time.monotonic()
+    start = time.monotonic()
     site.server.kill()
     site.server.start()
     meter.roots += site.find_pids()
-    report(f"the server was killed, and answered again after {time.monotonic() - begun:.1f} seconds")
+    report(f"the server was killed, and answered again after {time.monotonic() - start:.1f} seconds")
     site.proxy.lose(0.02)
     site.proxy.drop_at(*range(10, 1_000_000, 40), deliver=False)
     report("traffic to the server is lost, and connections end")
@@ -354,12 +354,12 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
 
     An answer that was logged but not passed on whole is asked for again, on a branch that begins before it.
     """
-    total = lost = doubled = 0
+    total = losses = doubled = 0
     with DataFolder(folder, store=url, secrets=[]) as data:
         for name, messages in traffic.conversations.items():
-            wanted = [" ".join(each["content"].split(" ", 2)[:2]) for each in messages if each["content"]]
+            expected = [" ".join(each["content"].split(" ", 2)[:2]) for each in messages if each["content"]]
             if messages and messages[-1]["role"] == "user":
-                wanted.pop()  # it was given up at the end
+                expected.pop()  # it was given up at the end
             after: list[tuple[str, ...]] = [()]
             for event in data.open_log(name).read():
                 what, marks = event.payload, after[-1]
@@ -368,14 +368,14 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
                 elif isinstance(what, MessageAdded) and "mark-" in (text := text_of(what.message)[:80]):
                     marks = (*marks, " ".join(text.split(" ", 2)[:2]))
                 after.append(marks)
-            found = Counter(after[-1])
-            total += len(wanted)
-            missing = [nth for nth, mark in enumerate(wanted) if not found[mark]]
+            counts = Counter(after[-1])
+            total += len(expected)
+            missing = [nth for nth, mark in enumerate(expected) if not counts[mark]]
             if missing:
-                print(f"    {name} has {len(wanted)} messages; its log lacks those at {missing}", flush=True)
-            lost += len(missing)
-            doubled += sum(count > 1 for count in found.values())
-    return total, lost, doubled
+                print(f"    {name} has {len(expected)} messages; its log lacks those at {missing}", flush=True)
+            losses += len(missing)
+            doubled += sum(count > 1 for count in counts.values())
+    return total, losses, doubled
 
 
 def describe_model(runs: list[Run], pause: float) -> list[str]:
@@ -423,13 +423,13 @@ def main() -> None:
     parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")
     options = parser.parse_args()
     allow_descriptors()  # each client has a connection
-    found: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
     for changes in FULL if options.full else ({},):
-        chosen: dict[str, Any] = {**vars(options), **changes}
-        runs, model = run_sizes(argparse.Namespace(**chosen))
-        found.append({"runs": [asdict(run) for run in runs], "model": model})
+        run_options: dict[str, Any] = {**vars(options), **changes}
+        runs, model = run_sizes(argparse.Namespace(**run_options))
+        reports.append({"runs": [asdict(run) for run in runs], "model": model})
         if options.full:
-            Path(options.full).write_text(json.dumps(found, indent=1) + "\n")
+            Path(options.full).write_text(json.dumps(reports, indent=1) + "\n")
 
 
 if __name__ == "__main__":

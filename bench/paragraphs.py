@@ -27,10 +27,10 @@ class Paragraph(NamedTuple):
 def list_paragraphs(root: Path = ROOT) -> list[Paragraph]:
     """All paragraphs of prose with at least twelve words, in the order of their files."""
     pages = [*sorted(root.glob("*.md")), *sorted((root / "docs").glob("*.md")), *sorted((root / "bench").glob("*.md"))]
-    found = [each for page in pages for each in _read_page(page, root)]
+    paragraphs = [each for page in pages for each in _read_page(page, root)]
     for path in sorted((root / "src").rglob("*.py")):
-        found += _read_docstrings(path, root)
-    return [each for each in found if len(each.text.split()) >= MIN_WORDS]
+        paragraphs += _read_docstrings(path, root)
+    return [each for each in paragraphs if len(each.text.split()) >= MIN_WORDS]
 
 
 def _read_page(path: Path, root: Path) -> Iterator[Paragraph]:

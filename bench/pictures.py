@@ -112,19 +112,19 @@ def main() -> int:
 def run_demo() -> str:
     """What the tour shows of its first sweep and of its end; three dots stand for what is between them."""
     command = [sys.executable, "-m", "tidegate.cli.main", "demo", "--fast"]
-    printed = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
-    lines = [line for line in printed.splitlines() if not line.startswith("Policy ")]
+    output = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = [line for line in output.splitlines() if not line.startswith("Policy ")]
     first = next(place for place, line in enumerate(lines) if "what stayed:" in line) + 1
     last = next(place for place, line in enumerate(lines) if "the agent: All places" in line)
     end = [line for line in lines[last:] if "note_sweep: " not in line]
-    shown = [*lines[:first], "", "   ...", "", *end]
-    wrapped = (fill(line, PRINTED, subsequent_indent=" " * 10) if line else "" for line in shown)
+    excerpt = [*lines[:first], "", "   ...", "", *end]
+    wrapped = (fill(line, PRINTED, subsequent_indent=" " * 10) if line else "" for line in excerpt)
     return "$ tidegate demo\n" + "\n".join(wrapped)
 
 
-def report(path: Path, written: bytes) -> None:
-    path.write_bytes(written)
-    print(f"{path.name}: {len(written):,} bytes")
+def report(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    print(f"{path.name}: {len(data):,} bytes")
 
 
 @contextmanager

@@ -62,7 +62,7 @@ def run_wrap(folder: Path) -> str:
             "ANTHROPIC_BASE_URL": provider.url,
         }
         command = [sys.executable, "-m", "tidegate.cli.main", "wrap", "claude", "--window", "32000", "--", "-p", "..."]
-        done = subprocess.run(
+        process = subprocess.run(
             command,
             env=environment,
             stdout=subprocess.PIPE,
@@ -71,8 +71,8 @@ def run_wrap(folder: Path) -> str:
             check=True,
             timeout=300,
         )
-    shown = re.sub(r"code=\S+", "code=...", done.stdout)  # it works once
-    return f"$ {COMMAND}\n{shown}"
+    output = re.sub(r"code=\S+", "code=...", process.stdout)  # it works once
+    return f"$ {COMMAND}\n{output}"
 
 
 def photograph_gateway(folder: Path) -> bytes:

@@ -42,7 +42,9 @@ def photograph_page(url: str, *, sections: int) -> bytes:
     """A page from its top to the end of its section number `sections`."""
     from playwright.sync_api import sync_playwright
 
-    path = os.environ.get("TIDEGATE_CHROMIUM") or next((found for name in NAMES if (found := shutil.which(name))), "")
+    path = os.environ.get("TIDEGATE_CHROMIUM") or next(
+        (program for name in NAMES if (program := shutil.which(name))), ""
+    )
     if not path:
         raise SystemExit("no Chromium on this machine: install one, or name it in $TIDEGATE_CHROMIUM")
     with sync_playwright() as driver:
@@ -61,8 +63,8 @@ def photograph_page(url: str, *, sections: int) -> bytes:
 
 def smaller(png: bytes) -> bytes:
     """Few colours are enough for a page, and make a tenth of the bytes."""
-    written = io.BytesIO()
+    buffer = io.BytesIO()
     image = Image.open(io.BytesIO(png)).convert("RGB")
     image = image.quantize(COLOURS, Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE)  # keeps rare colours apart
-    image.save(written, "PNG", optimize=True)
-    return written.getvalue()
+    image.save(buffer, "PNG", optimize=True)
+    return buffer.getvalue()

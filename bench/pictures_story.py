@@ -164,8 +164,8 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 def _calls(text: str, *calls: tuple[str, dict[str, object]], thinking: str = "") -> ScriptedAnswer:
-    made = [Call("", name, msgspec.json.encode(arguments).decode()) for name, arguments in calls]
-    return ScriptedAnswer(text=text, thinking=thinking, calls=tuple(made))
+    call_parts = [Call("", name, msgspec.json.encode(arguments).decode()) for name, arguments in calls]
+    return ScriptedAnswer(text=text, thinking=thinking, calls=tuple(call_parts))
 
 
 def _read(*names: str) -> list[tuple[str, dict[str, object]]]:
@@ -264,19 +264,19 @@ class Model(ScriptedProvider):
         steps = [self._step_of(answer) for turn in turns for answer in turn.answers]
         super().__init__("anthropic", steps)
 
-    def _step_of(self, spoken: ScriptedAnswer) -> Callable[[bytes], ScriptedAnswer]:
-        return lambda request: self._said(spoken, request.decode())
+    def _step_of(self, answer: ScriptedAnswer) -> Callable[[bytes], ScriptedAnswer]:
+        return lambda request: self._said(answer, request.decode())
 
-    def _said(self, spoken: ScriptedAnswer, request: str) -> ScriptedAnswer:
+    def _said(self, answer: ScriptedAnswer, request: str) -> ScriptedAnswer:
         self._clock.now += 6
         calls = tuple(
             msgspec.structs.replace(call, id=f"call_{place}")
-            for place, call in enumerate(spoken.calls, self._called + 1)
+            for place, call in enumerate(answer.calls, self._called + 1)
         )
         self._called += len(calls)
-        words = spoken.text + spoken.thinking + "".join(call.name + call.arguments for call in calls)
+        words = answer.text + answer.thinking + "".join(call.name + call.arguments for call in calls)
         usage = Usage(self._tokens(request), self._tokens(words), self._cached(request), 0)
-        return msgspec.structs.replace(spoken, calls=calls, usage=usage)
+        return msgspec.structs.replace(answer, calls=calls, usage=usage)
 
     def _cached(self, request: str) -> int:
         before = self.requests[-2].decode() if len(self.requests) > 1 else ""

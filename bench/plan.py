@@ -64,10 +64,10 @@ def timed(row: Row, messages: Sequence[dict[str, Any]], window: int, repeat: int
     around = os.environ | ({"PYTHONPATH": row.source} if row.source else {})
     runs: list[list[float]] = []
     for _ in range(repeat):
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, ONE], input=json.dumps(task), env=around, capture_output=True, text=True, check=True
         )
-        runs.append(json.loads(done.stdout))
+        runs.append(json.loads(process.stdout))
     return [min(each) for each in zip(*runs, strict=True)]
 
 
@@ -80,22 +80,22 @@ def main() -> int:
     )
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--first", default="", metavar="REVISION", help="beside the default of this revision")
-    given = parser.parse_args()
-    windows, ruler = [int(window) for window in given.windows.split(",")], create_unit_counter("chars/4")
-    with rows(given.first) as every:
-        spent: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
-        for recording in (each for path in given.paths for each in read_clean_recordings(Path(path))):
+    options = parser.parse_args()
+    windows, ruler = [int(window) for window in options.windows.split(",")], create_unit_counter("chars/4")
+    with rows(options.first) as every:
+        seconds: dict[tuple[int, str], list[float]] = {(window, row.name): [] for window in windows for row in every}
+        for recording in (each for path in options.paths for each in read_clean_recordings(Path(path))):
             tokens = sum(map(ruler.count_message, recording.messages)) / ruler.units_per_token
             for window in windows:
-                for row in every if tokens > given.longer * window else ():
-                    spent[window, row.name] += timed(row, recording.messages, window, given.repeat)
+                for row in every if tokens > options.longer * window else ():
+                    seconds[window, row.name] += timed(row, recording.messages, window, options.repeat)
             print(recording.name, file=sys.stderr, flush=True)
     print("| window | calls | policy | median call, ms | nine in ten | longest | all | default / this one |")
     print("|---|---|---|---|---|---|---|---|")
     for window in windows:
-        ours = sum(spent[window, "default"])
+        ours = sum(seconds[window, "default"])
         for row in every:
-            print(shown(window, row.name, spent[window, row.name], ours))
+            print(shown(window, row.name, seconds[window, row.name], ours))
     return 0
 
 

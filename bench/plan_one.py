@@ -14,19 +14,19 @@ SECONDS_PER_CALL = 30.0
 
 
 def main() -> int:
-    given = json.load(sys.stdin)
+    job = json.load(sys.stdin)
     now = 0.0
-    policy = presets.load(given["policy"], given["settings"]) if given["settings"] else presets.load(given["policy"])
-    session = Session(policy=policy, window=given["window"], count="chars/4", clock=lambda: now)
-    spent = []
-    for message in given["messages"]:
+    policy = presets.load(job["policy"], job["settings"]) if job["settings"] else presets.load(job["policy"])
+    session = Session(policy=policy, window=job["window"], count="chars/4", clock=lambda: now)
+    seconds = []
+    for message in job["messages"]:
         if message["role"] == "assistant":
             now += SECONDS_PER_CALL
-            begun = process_time()
+            start = process_time()
             session.fit()
-            spent.append(process_time() - begun)
+            seconds.append(process_time() - start)
         session.add(message)
-    json.dump(spent, sys.stdout)
+    json.dump(seconds, sys.stdout)
     return 0
 
 

@@ -101,7 +101,7 @@ def absent(row: CostRow) -> str | None:
     return f"{row.name}: no environment; build it with: make peers ARGS={row.environment}"
 
 
-def run_one(row: CostRow, mode: str, size: int, given: argparse.Namespace) -> Line:
+def run_one(row: CostRow, mode: str, size: int, options: argparse.Namespace) -> Line:
     command = [
         str(find_interpreter(row)),
         str(find_script(row)),
@@ -110,43 +110,43 @@ def run_one(row: CostRow, mode: str, size: int, given: argparse.Namespace) -> Li
         "--size",
         str(size),
         "--bound",
-        str(given.bound),
+        str(options.bound),
     ]
     line: Line = {"peer": row.name, "mode": mode, "size": size}
     # The hash seed is held so that two runs differ by the machine alone.
     modules = os.pathsep.join((str(RUNNERS), str(get_scripts_folder())))
     around = os.environ | {"PYTHONPATH": modules, "PYTHONHASHSEED": "0"}
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=given.timeout, env=around, cwd=BENCH.parent, check=False
+        process = subprocess.run(
+            command, capture_output=True, text=True, timeout=options.timeout, env=around, cwd=BENCH.parent, check=False
         )
     except subprocess.TimeoutExpired:
-        return line | {"skipped": f"not ended after {given.timeout:.0f} s, setting up included"}
+        return line | {"skipped": f"not ended after {options.timeout:.0f} s, setting up included"}
     try:
-        told: Line = json.loads(done.stdout.strip().splitlines()[-1])
+        figures: Line = json.loads(process.stdout.strip().splitlines()[-1])
     except (IndexError, ValueError):
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        return line | {"failed": f"exit status {done.returncode}: {last}"[:500]}
-    return line | told
+        last = (process.stderr.strip().splitlines() or ["no output"])[-1]
+        return line | {"failed": f"exit status {process.returncode}: {last}"[:500]}
+    return line | figures
 
 
 def jobs(rows: list[CostRow], modes: list[str], sizes: list[int]) -> list[tuple[CostRow, str, int]]:
     """Row by row within a size: what is compared is measured close together, since a shared machine has its moods."""
-    wanted = []
+    all_jobs = []
     for mode in modes:
         for size in {"session": [SESSION], "memory": [MEMORY]}.get(mode, sizes):
-            wanted += [(row, mode, size) for row in rows if mode in row.modes]
-    return wanted
+            all_jobs += [(row, mode, size) for row in rows if mode in row.modes]
+    return all_jobs
 
 
-def run_all(todo: list[tuple[CostRow, str, int]], given: argparse.Namespace, lines: list[Line]) -> None:
+def run_all(todo: list[tuple[CostRow, str, int]], options: argparse.Namespace, lines: list[Line]) -> None:
     """Fills `lines` as it goes, so that a run that is stopped still has what it measured."""
     given_up: set[tuple[str, str]] = set()
     for number, (row, mode, size) in enumerate(todo, 1):
         if (row.name, mode) in given_up:
             line: Line = {"peer": row.name, "mode": mode, "size": size, "skipped": "a smaller size was over the bound"}
         else:
-            line = run_one(row, mode, size, given)
+            line = run_one(row, mode, size, options)
         if "skipped" in line:
             given_up.add((row.name, mode))
         lines.append(line)
@@ -170,11 +170,11 @@ def cell(line: Line | None, ours: Line | None = None) -> str:
     figure = value(line)
     if figure is None:
         return "failed" if "failed" in line else "skipped"
-    shown = f"{figure:,.3f}" if figure < 10 else f"{figure:,.1f}"
+    number = f"{figure:,.3f}" if figure < 10 else f"{figure:,.1f}"
     if line.get("partial"):
-        return f"> {shown} ({line['messages']:,} messages)"
+        return f"> {number} ({line['messages']:,} messages)"
     base = value(ours)
-    return f"{shown} ({figure / base:,.1f}x)" if base and base > 0 and line is not ours else shown
+    return f"{number} ({figure / base:,.1f}x)" if base and base > 0 and line is not ours else number
 
 
 def seen(lines: list[Line]) -> str:
@@ -194,16 +194,16 @@ def table(mode: str, lines: list[Line]) -> list[str]:
         own = [by[row.name, size] for size in sizes if (row.name, size) in by]
         grid.append([row.name, row.history, *cells, seen(own)])
     widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
-    made = [TITLES[mode]]
+    lines_of_table = [TITLES[mode]]
     for line in grid:
-        made.append(
+        lines_of_table.append(
             "  "
             + "  ".join(
                 [line[0].ljust(widths[0]), line[1].ljust(widths[1])]
                 + [text.rjust(width) for text, width in zip(line[2:], widths[2:], strict=True)]
             )
         )
-    return [text.rstrip() for text in made]
+    return [text.rstrip() for text in lines_of_table]
 
 
 def setting() -> str:
@@ -216,15 +216,17 @@ def setting() -> str:
 
 
 def report(lines: list[Line], missing: list[str]) -> str:
-    made = [setting(), ""]
+    text_lines = [setting(), ""]
     for mode in COST_MODES:
         if any(line["mode"] == mode for line in lines):
-            made += [*table(mode, lines), ""]
+            text_lines += [*table(mode, lines), ""]
     versions = sorted({f"{line['package']} {line['version']}" for line in lines if "version" in line})
-    made.append("Measured: " + ", ".join(versions))
-    made += [f"{line['peer']} {line['mode']} {line['size']:,}: {trouble(line)}" for line in lines if trouble(line)]
-    made += [f"Not measured: {why}" for why in missing]
-    return "\n".join(made)
+    text_lines.append("Measured: " + ", ".join(versions))
+    text_lines += [
+        f"{line['peer']} {line['mode']} {line['size']:,}: {trouble(line)}" for line in lines if trouble(line)
+    ]
+    text_lines += [f"Not measured: {why}" for why in missing]
+    return "\n".join(text_lines)
 
 
 def options() -> argparse.Namespace:
@@ -246,37 +248,39 @@ def options() -> argparse.Namespace:
     parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds after which a session is stopped")
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds after which a process is stopped")
     parser.add_argument("--json", action="store_true", help="print every figure as JSON instead of tables")
-    given = parser.parse_args()
-    unknown = [name for name in given.peer if not any(name in (row.name, row.environment) for row in ALL)]
+    options = parser.parse_args()
+    unknown = [name for name in options.peer if not any(name in (row.name, row.environment) for row in ALL)]
     if unknown:
         parser.error(f"no runner named {', '.join(unknown)}; there are: {names}")
     try:
-        given.sizes = [int(size) for size in given.sizes.split(",")]
+        options.sizes = [int(size) for size in options.sizes.split(",")]
     except ValueError:
         parser.error("--sizes takes whole numbers, for instance 100,1000")
-    if any(size < PRELUDE_MESSAGES or size % 2 for size in given.sizes):
+    if any(size < PRELUDE_MESSAGES or size % 2 for size in options.sizes):
         parser.error(f"--sizes takes even numbers from {PRELUDE_MESSAGES} on: the conversation goes on in pairs")
-    given.modes = given.modes.split(",")
-    if wrong := [mode for mode in given.modes if mode not in COST_MODES]:
+    options.modes = options.modes.split(",")
+    if wrong := [mode for mode in options.modes if mode not in COST_MODES]:
         parser.error(f"no mode named {', '.join(wrong)}; there are: {', '.join(COST_MODES)}")
-    return given
+    return options
 
 
 def main() -> int:
-    given = options()
-    chosen = [row for row in ALL if not given.peer or row.name in given.peer or row.environment in given.peer]
-    missing = [why for row in chosen if (why := absent(row))]
-    rows = [row for row in chosen if absent(row) is None]
+    arguments = options()
+    all_rows = [
+        row for row in ALL if not arguments.peer or row.name in arguments.peer or row.environment in arguments.peer
+    ]
+    missing = [why for row in all_rows if (why := absent(row))]
+    rows = [row for row in all_rows if absent(row) is None]
     for why in missing:
         say(f"not measured: {why}")
     lines: list[Line] = []
     status = 0
     try:
-        run_all(jobs(rows, given.modes, given.sizes), given, lines)
+        run_all(jobs(rows, arguments.modes, arguments.sizes), arguments, lines)
     except KeyboardInterrupt:
         say("stopped; what was measured until now:")
         status = 130
-    if given.json:
+    if arguments.json:
         print(json.dumps({"setting": setting(), "missing": missing, "lines": lines}, indent=1))
     else:
         print(report(lines, missing))

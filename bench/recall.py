@@ -75,12 +75,14 @@ def words_of_call(message: dict[str, Any]) -> str:
     """What a call is about: its path if it has one, else its command or arguments."""
     for call in iterate_chat_calls(message):
         try:
-            given = json.loads(call["arguments"])
+            arguments = json.loads(call["arguments"])
         except ValueError:
             continue
-        if isinstance(given, dict):
-            path = next((given[key] for key in ("file_path", "path", "filePath", "filename") if given.get(key)), None)
-            command = given.get("command") or given.get("cmd")
+        if isinstance(arguments, dict):
+            path = next(
+                (arguments[key] for key in ("file_path", "path", "filePath", "filename") if arguments.get(key)), None
+            )
+            command = arguments.get("command") or arguments.get("cmd")
             some = path or (" ".join(map(str, command)) if isinstance(command, list) else command)
             if isinstance(some, str):
                 return some[:200]
@@ -119,8 +121,8 @@ def list_queries(messages: Sequence[dict[str, Any]], each: int) -> Iterator[Quer
             elif kind == "reference":
                 holders = [at for at in before if any(context in pages[at] for context in need.texts[1:])]
             else:
-                needed = need.texts[0] if kind == "block" else f"\n{need.texts[0]}\n"
-                holders = [at for at in before if needed in lines[at]]
+                text = need.texts[0] if kind == "block" else f"\n{need.texts[0]}\n"
+                holders = [at for at in before if text in lines[at]]
             if query.strip() and holders:
                 yield Query(kind, query, need.message_index, frozenset(holders))
 
@@ -149,32 +151,32 @@ def search_session(messages: Sequence[dict[str, Any]], each: int) -> Iterator[Fo
     index = RecallIndex(session.log)
     for query in list_queries(messages, each):
         before = ConversationLog(session.log, ids[query.at - 1])
-        found = recall_text(before, query.text, max_chars=PAGE_CHARS, index=index).ids
-        yield FoundIds(query, [places[ident] for ident in found], rank_plainly(counts[: query.at], query.text))
+        hits = recall_text(before, query.text, max_chars=PAGE_CHARS, index=index).ids
+        yield FoundIds(query, [places[ident] for ident in hits], rank_plainly(counts[: query.at], query.text))
 
 
 def measure_agents(options: argparse.Namespace) -> None:
     paths = recording_file.find_chat_recordings([options.folder])
     half = paths if options.half is None else paths[options.half :: 2]
     rows: list[FoundIds] = []
-    used = 0
+    sessions = 0
     for path in half:
         messages: list[dict[str, Any]] = [dict(line.message) for line in recording_file.read_chat_recording(path)]
         chars = sum(len(searchable_text_of(message)) for message in messages)
         if not 4 * FAR_TOKENS < chars < 4 * MAX_SESSION_TOKENS:
             continue
         rows += search_session(messages, options.each)
-        used += 1
-        if used >= options.sessions:
+        sessions += 1
+        if sessions >= options.sessions:
             break
-    print(f"{used} sessions, {len(rows)} queries")
+    print(f"{sessions} sessions, {len(rows)} queries")
     print(f"{'':<12}{'queries':>8}" + "".join(f"{f'recall@{limit}':>12}{'plain':>8}" for limit in LIMITS))
     for kind in (*sorted({row.query.kind for row in rows}), ""):
         some = [row for row in rows if kind in ("", row.query.kind)]
         line = f"{kind or 'all':<12}{len(some):>8}"
         for limit in LIMITS:
             for ranks in ([row.ours for row in some], [row.plain for row in some]):
-                hits = [not row.query.holders.isdisjoint(found[:limit]) for row, found in zip(some, ranks, strict=True)]
+                hits = [not row.query.holders.isdisjoint(ids[:limit]) for row, ids in zip(some, ranks, strict=True)]
                 line += f"{100 * sum(hits) / max(1, len(hits)):>{12 if ranks[0] is some[0].ours else 8}.1f}"
         print(line)
     print(f"queries without a hit: {sum(not row.ours for row in rows)}")
@@ -207,9 +209,9 @@ def measure_speed(options: argparse.Namespace) -> None:
     texts = fill_session(session, options.events)
     began = time.process_time()
     session.history.search("port")
-    built = time.process_time() - began
+    seconds = time.process_time() - began
     ours = time_queries(session.history.search)
-    ranked = time_queries(lambda query: session.history.recall_index.find(session.log, query))
+    ranking = time_queries(lambda query: session.history.recall_index.find(session.log, query))
     began = time.process_time()
     database = sqlite3.connect(":memory:")
     database.execute("CREATE VIRTUAL TABLE words USING fts5 (text, content='', tokenize='porter')")
@@ -218,8 +220,8 @@ def measure_speed(options: argparse.Namespace) -> None:
     fts = time_queries(lambda query: ask_fts(database, query))
     chars = sum(map(len, texts))
     print(f"{session.log.head:,} events, {chars / 1e6:.1f} million characters; CPU time, ratios to SQLite FTS5 alone")
-    print(f"index built: {built:.2f} s, {built / fts_built:.1f} times FTS5 ({fts_built:.2f} s)")
-    answers = {"FTS5": fts, "ranking": ranked, "whole answer": ours}
+    print(f"index built: {seconds:.2f} s, {seconds / fts_built:.1f} times FTS5 ({fts_built:.2f} s)")
+    answers = {"FTS5": fts, "ranking": ranking, "whole answer": ours}
     if options.stored:
         with TemporaryDirectory() as folder:
             answers |= measure_stored(Path(folder), options.events, fts_built)
@@ -235,8 +237,8 @@ def measure_stored(folder: Path, events: int, fts_built: float) -> dict[str, lis
             chars = sum(map(len, fill_session(session, events)))
         began = time.process_time()
         data.recall_index("s").find(data.open_log("s"), "port")
-        built = time.process_time() - began
-        print(f"index built from SQLite, with secrets masked: {built:.2f} s, {built / fts_built:.1f} times FTS5")
+        seconds = time.process_time() - began
+        print(f"index built from SQLite, with secrets masked: {seconds:.2f} s, {seconds / fts_built:.1f} times FTS5")
         size = sum(path.stat().st_size for path in (folder / "recall").iterdir())
         print(f"saved index: {size:,} bytes, {size / chars:.2f} for each character")
     with DataFolder(folder) as data:
@@ -244,12 +246,12 @@ def measure_stored(folder: Path, events: int, fts_built: float) -> dict[str, lis
         began = time.process_time()
         recall_text(log, "port", index=index)
         print(f"first answer of the next process: {time.process_time() - began:.2f} s")
-        opened = []
+        times = []
         for _ in range(3):
             began = time.process_time()
             ConversationLog(log, None, index.read_branch_points())
-            opened.append(1e3 * (time.process_time() - began))
-        print(f"part of the log of a conversation: {opened[0]:.1f} ms, then {opened[-1]:.2f} ms")
+            times.append(1e3 * (time.process_time() - began))
+        print(f"part of the log of a conversation: {times[0]:.1f} ms, then {times[-1]:.2f} ms")
         return {"whole answer from SQLite": time_queries(lambda query: recall_text(log, query, index=index))}
 
 
@@ -272,8 +274,8 @@ def ask_fts(database: sqlite3.Connection, query: str) -> None:
 
 
 def read_lines(program: Path, what: str) -> list[dict[str, Any]]:
-    printed = subprocess.run([sys.executable, str(program), what], capture_output=True, text=True, check=True)
-    return [json.loads(line) for line in printed.stdout.splitlines()]
+    process = subprocess.run([sys.executable, str(program), what], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in process.stdout.splitlines()]
 
 
 def measure_conversation(options: argparse.Namespace) -> None:
@@ -282,14 +284,14 @@ def measure_conversation(options: argparse.Namespace) -> None:
         session = Session(count="estimate", log=MemoryLog(), clock=lambda: 1.0)
         first = row["turns"][0][1]
         roles = ["user" if speaker == first else "assistant" for _, speaker, _ in row["turns"]]
-        said = [f"{speaker}: {text}" for _, speaker, text in row["turns"]]
-        added = session.add(*({"role": role, "content": text} for role, text in zip(roles, said, strict=True)))
-        sessions[row["name"]] = session, dict(zip(added, (turn[0] for turn in row["turns"]), strict=True))
+        texts = [f"{speaker}: {text}" for _, speaker, text in row["turns"]]
+        message_ids = session.add(*({"role": role, "content": text} for role, text in zip(roles, texts, strict=True)))
+        sessions[row["name"]] = session, dict(zip(message_ids, (turn[0] for turn in row["turns"]), strict=True))
     with options.out.open("w") as file:
         for question in read_lines(options.program, "questions"):
             session, names = sessions[question["name"]]
-            found = session.history.search(question["question"], max_chars=PAGE_CHARS)
-            file.write(json.dumps({"id": question["id"], "found": [names[ident] for ident in found.ids]}) + "\n")
+            hits = session.history.search(question["question"], max_chars=PAGE_CHARS)
+            file.write(json.dumps({"id": question["id"], "found": [names[ident] for ident in hits.ids]}) + "\n")
     subprocess.run([sys.executable, str(options.program), "score", str(options.out)], check=True)
 
 

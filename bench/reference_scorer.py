@@ -50,20 +50,20 @@ class Comparison:
             ScoringTask(self._signals, messages, RULER, window, transcript.common), InputBill(())
         )
 
-    def add_request(self, asked: ContenderRequest) -> None:
-        self._mine.add_request(asked)
-        self._theirs.add(asked.message_index, None if asked.error else list(asked.messages))
+    def add_request(self, request: ContenderRequest) -> None:
+        self._mine.add_request(request)
+        self._theirs.add(request.message_index, None if request.error else list(request.messages))
 
     def find_differences(self) -> list[str]:
         theirs = self._theirs.result(self.names)
         mine = self._mine.finish()
         values = mine.compute_measures()
-        kept = {name: getattr(mine.texts, name) for name in self.names}
+        shares = {name: getattr(mine.texts, name) for name in self.names}
         return [
-            f"{name}: {values[name]} ({kept[name].kept} of {kept[name].total}),"
+            f"{name}: {values[name]} ({shares[name].kept} of {shares[name].total}),"
             f" reference {theirs[name]} ({theirs['hit_' + name]} of {theirs['n_' + name]})"
             for name in self.names
-            if (values[name], kept[name].kept, kept[name].total)
+            if (values[name], shares[name].kept, shares[name].total)
             != (theirs[name], theirs["hit_" + name], theirs["n_" + name])
         ]
 
@@ -76,29 +76,29 @@ def main() -> int:
     parser.add_argument("--policy", nargs="+", default=["default"])
     parser.add_argument("--only", default="", help="sessions whose file name contains this")
     parser.add_argument("--most", type=int, default=10_000, help="at most so many sessions")
-    given = parser.parse_args()
-    deep: Any = load_reference(given.scorer)
-    common = frozenset(json.loads((given.scorer / "common.json").read_text("utf-8")))
+    options = parser.parse_args()
+    deep: Any = load_reference(options.scorer)
+    common = frozenset(json.loads((options.scorer / "common.json").read_text("utf-8")))
     compared = wrong = 0
-    for path in sorted(given.recordings.glob("*.jsonl*")):
-        if given.only not in path.name or compared >= given.most:
+    for path in sorted(options.recordings.glob("*.jsonl*")):
+        if options.only not in path.name or compared >= options.most:
             continue
         transcript = deep.S.Transcript(str(path), common)
-        if transcript.tokens <= MIN_WINDOWS * given.window:
+        if transcript.tokens <= MIN_WINDOWS * options.window:
             continue
         (recording,) = read_recordings(path)
         messages: list[dict[str, Any]] = list(recording.messages)
         compared += 1
-        for policy in given.policy:
-            both = Comparison(deep, transcript, messages, given.window)
+        for policy in options.policy:
+            both = Comparison(deep, transcript, messages, options.window)
             lines = [RecordedLine(at, message) for at, message in enumerate(messages)]
-            setup = ReplaySetup(load(policy), given.window, "chars/4")
+            setup = ReplaySetup(load(policy), options.window, "chars/4")
             replay_session(path.name, lines, setup, on_request=both.add_request)
             differences = both.find_differences()
             wrong += bool(differences)
             for line in differences:
                 print(f"{path.name}, {policy}: {line}")
-    print(f"{compared} sessions under {len(given.policy)} policies: {wrong} with a difference")
+    print(f"{compared} sessions under {len(options.policy)} policies: {wrong} with a difference")
     return 1 if wrong or not compared else 0
 
 

@@ -47,19 +47,19 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=7, help="of the sample (default: 7)")
     options = parser.parse_args()
     whole: list[RuleLine] = []
-    typed: list[RuleLine] = []
+    typed_lines: list[RuleLine] = []
     sessions = 0
     for name, messages in _sessions(options.folder):
         sessions += 1
         for message in messages:
             text = text_of(message)
             whole += [RuleLine(name, text, rule) for rule in find_rules(_without_fences(text))]
-            typed += [RuleLine(name, text, rule) for rule in rules_of(message)]
+            typed_lines += [RuleLine(name, text, rule) for rule in rules_of(message)]
     print(f"{sessions} sessions")
-    for title, lines in (("whole", whole), ("typed", typed)):
+    for title, lines in (("whole", whole), ("typed", typed_lines)):
         by_person = sum(line.typed for line in lines)
         print(f"{title}: {len(lines)} rule lines, {by_person} of them typed ({by_person / max(len(lines), 1):.1%})")
-    for title, lines in (("whole", whole), ("typed", typed)) if options.sample else ():
+    for title, lines in (("whole", whole), ("typed", typed_lines)) if options.sample else ():
         print(f"\n{options.sample} lines of `{title}`, seed {options.seed}")
         for line in random.Random(options.seed).sample(lines, min(options.sample, len(lines))):
             head = " ".join(line.message[:SHOWN].split())
@@ -69,16 +69,21 @@ def main() -> int:
 
 def _sessions(folder: Path) -> Iterator[tuple[str, list[Message]]]:
     """The user messages of each session, marked as its format tells."""
-    for found in read_recordings_by_file([folder]):
-        if found.error is not None:
-            print(f"left out: {found.error}", file=sys.stderr)
-        for recording in found.recordings:
+    for file in read_recordings_by_file([folder]):
+        if file.error is not None:
+            print(f"left out: {file.error}", file=sys.stderr)
+        for recording in file.recordings:
             marks = recording.typed or [None] * len(recording.messages)
             users = [
-                (each, typed) for each, typed in zip(recording.messages, marks, strict=True) if each["role"] == "user"
+                (each, is_typed)
+                for each, is_typed in zip(recording.messages, marks, strict=True)
+                if each["role"] == "user"
             ]
-            messages = [(message, typed) for each, typed in users for message in parse_any_message(each)]
-            yield recording.name, [each if typed is None else mark_texts(each, typed) for each, typed in messages]
+            messages = [(message, is_typed) for each, is_typed in users for message in parse_any_message(each)]
+            yield (
+                recording.name,
+                [each if is_typed is None else mark_texts(each, is_typed) for each, is_typed in messages],
+            )
 
 
 def _without_fences(text: str) -> str:

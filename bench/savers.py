@@ -42,8 +42,8 @@ def run_contender(name: str, sessions: int, turns: int) -> dict[str, float]:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         url = stack.enter_context(start_postgres()) if "postgres" in name else ""
         command = [str(interpreter), str(RUNNERS / f"{runner}.py"), folder, url, str(sessions), str(turns)]
-        found: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-    return found
+        figures: dict[str, float] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    return figures
 
 
 def main() -> None:
@@ -54,10 +54,10 @@ def main() -> None:
     options = parser.parse_args()
     print(f"{'':20}turn ms   CPU ms   bytes a message   search ms   reopen ms")
     for name in options.only.split(","):
-        found = run_contender(name, options.sessions, options.turns)
+        figures = run_contender(name, options.sessions, options.turns)
         print(
-            f"{name:20}{found['turn']:7.1f}{found['cpu']:9.1f}{found['bytes']:18,.0f}{found['search']:12.1f}"
-            f"{found['reopen']:12.1f}",
+            f"{name:20}{figures['turn']:7.1f}{figures['cpu']:9.1f}{figures['bytes']:18,.0f}{figures['search']:12.1f}"
+            f"{figures['reopen']:12.1f}",
             flush=True,
         )
     print(f"load {os.getloadavg()[0]:.1f}")

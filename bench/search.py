@@ -77,10 +77,10 @@ Ranks = list[list[int]]
 
 
 def content(message: dict[str, object]) -> str:
-    said = message.get("content")
-    if isinstance(said, list):
-        return "\n".join(str(part.get("text", "")) for part in said if isinstance(part, dict))
-    return said if isinstance(said, str) else ""
+    value = message.get("content")
+    if isinstance(value, list):
+        return "\n".join(str(part.get("text", "")) for part in value if isinstance(part, dict))
+    return value if isinstance(value, str) else ""
 
 
 def sampled(folder: Path, most: int) -> tuple[list[Text], list[Said]]:
@@ -91,15 +91,15 @@ def sampled(folder: Path, most: int) -> tuple[list[Text], list[Said]]:
     step = max(1, len(paths) // max(1, most // (MOST_OF_ONE // 2)))
     for path in paths[::step]:
         name = recording_file.get_recording_name(path)
-        taken = 0
+        number = 0
         for seq, line in enumerate(recording_file.read_chat_recording(path), 1):
-            said = content(line.message)
+            text = content(line.message)
             if line.message["role"] == "assistant":
-                sentences += [Said(name, seq, one.strip()) for one in _SENTENCE.split(said)]
-            elif line.message["role"] in ("user", "tool") and said.strip():
-                texts.append(Text(name, seq, said))
-                taken += 1
-            if taken >= MOST_OF_ONE or len(texts) >= most:
+                sentences += [Said(name, seq, one.strip()) for one in _SENTENCE.split(text)]
+            elif line.message["role"] in ("user", "tool") and text.strip():
+                texts.append(Text(name, seq, text))
+                number += 1
+            if number >= MOST_OF_ONE or len(texts) >= most:
                 break
     return texts, sentences
 
@@ -110,20 +110,20 @@ def names_in(text: str) -> set[str]:
 
 def questions(texts: Sequence[Text], sentences: Sequence[Said]) -> Iterator[Query]:
     """The rule at the top of this file: no text is chosen by whether anything finds it."""
-    held: dict[str, list[int]] = defaultdict(list)
+    places: dict[str, list[int]] = defaultdict(list)
     for place, text in enumerate(texts):
         for name in names_in(text.text):
-            held[name].append(place)
-    used: Counter[str] = Counter()
+            places[name].append(place)
+    counts: Counter[str] = Counter()
     for session, seq, sentence in sentences:
         words = _WORD.findall(_NAME.sub(" ", sentence))
-        if not 6 <= len(words) <= 40 or used[session] >= 12:
+        if not 6 <= len(words) <= 40 or counts[session] >= 12:
             continue
-        rare = [name for name in sorted(names_in(sentence)) if len(name) >= 5 and 1 <= len(held.get(name, ())) <= 3]
-        firsts = [held[name][0] for name in rare]
+        rare = [name for name in sorted(names_in(sentence)) if len(name) >= 5 and 1 <= len(places.get(name, ())) <= 3]
+        firsts = [places[name][0] for name in rare]
         fair = [place for place in firsts if texts[place].session == session and texts[place].seq + APART <= seq]
         if fair:
-            used[session] += 1
+            counts[session] += 1
             yield Query("named", sentence[:300], min(fair))
             yield Query("described", " ".join(words), min(fair))
 
@@ -138,38 +138,38 @@ def by_words(texts: Sequence[Text], queries: Sequence[Query], folder: Path) -> t
     search = Search(logs=lambda head: [] if head(lines[0].session) else lines, path=path)
     began = time.process_time()
     search.refresh()
-    built = time.process_time()
+    indexed_at = time.process_time()
     ranks = [[places[hit.name, hit.place] for hit in search.search(query.text, KEPT)] for query in queries]
-    asked = time.process_time()
+    start = time.process_time()
     search.close()
     figures = {
-        "index_s": built - began,
-        "query_ms": 1e3 * (asked - built) / max(1, len(queries)),
+        "index_s": indexed_at - began,
+        "query_ms": 1e3 * (start - indexed_at) / max(1, len(queries)),
         "disk_bytes": float(path.stat().st_size),
     }
     return ranks, figures
 
 
 def by_meaning(model: str, texts: Sequence[Text], queries: Sequence[Query]) -> tuple[Ranks, dict[str, float]]:
-    given = json.dumps({"texts": [text.text for text in texts], "queries": [query.text for query in queries]})
+    job = json.dumps({"texts": [text.text for text in texts], "queries": [query.text for query in queries]})
     command = [str(PYTHON), str(BENCH / "runners" / "embedding_search.py"), model]
     # One thread: what is compared is work, and CPU time of two that wait for each other is not work.
     around = os.environ | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
-    done = subprocess.run(command, input=given, capture_output=True, text=True, env=around, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    ranks: Ranks = told.pop("ranks")
-    return ranks, {"disk_bytes": told["vector_bytes"] + told["package_bytes"], **told}
+    process = subprocess.run(command, input=job, capture_output=True, text=True, env=around, check=True)
+    answer: dict[str, Any] = json.loads(process.stdout)
+    ranks: Ranks = answer.pop("ranks")
+    return ranks, {"disk_bytes": answer["vector_bytes"] + answer["package_bytes"], **answer}
 
 
 def fused(some: Ranks, others: Ranks) -> Ranks:
-    made: Ranks = []
+    ranks: Ranks = []
     for lists in zip(some, others, strict=True):
         scores: Counter[int] = Counter()
-        for ranked in lists:
-            for rank, place in enumerate(ranked, 1):
+        for ranking in lists:
+            for rank, place in enumerate(ranking, 1):
                 scores[place] += 1 / (FUSION + rank)  # type: ignore[assignment] # a tally of fractions
-        made.append([place for place, _ in scores.most_common(KEPT)])
-    return made
+        ranks.append([place for place, _ in scores.most_common(KEPT)])
+    return ranks
 
 
 # --- the report ---------------------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ class Score(NamedTuple):
 
 def scored(queries: Sequence[Query], ranks: Ranks, kind: str) -> Score:
     at = [
-        ranked.index(query.wanted) + 1 if query.wanted in ranked else 0
-        for query, ranked in zip(queries, ranks, strict=True)
+        ranking.index(query.wanted) + 1 if query.wanted in ranking else 0
+        for query, ranking in zip(queries, ranks, strict=True)
         if query.kind == kind
     ]
     many = max(1, len(at))
@@ -221,21 +221,21 @@ def ranked(
 
 
 def main() -> int:
-    given = parsed()
-    models = given.models.split(",") if given.models and PYTHON.exists() else []
+    options = parsed()
+    models = options.models.split(",") if options.models and PYTHON.exists() else []
     if not models:
         print("no embeddings: none asked for, or no environment (make peers)", file=sys.stderr)
-    texts, sentences = sampled(given.folder, given.messages)
-    asked = list(questions(texts, sentences))[: 2 * MOST_QUERIES]
+    texts, sentences = sampled(options.folder, options.messages)
+    queries = list(questions(texts, sentences))[: 2 * MOST_QUERIES]
     notes = [Text("notes", number, note) for number, (note, _) in enumerate(NOTES, 1)]
-    asked += [Query("paraphrased", question, len(texts) + at) for at, (_, question) in enumerate(NOTES)]
+    queries += [Query("paraphrased", question, len(texts) + at) for at, (_, question) in enumerate(NOTES)]
     alone = [Query("paraphrased, notes alone", question, at) for at, (_, question) in enumerate(NOTES)]
-    ways, costs = ranked([*texts, *notes], asked, models)
+    ways, costs = ranked([*texts, *notes], queries, models)
     for way, ranks in ranked(notes, alone, models)[0].items():
         shift = [[place + len(texts) for place in some] for some in ranks]
         ways[way] = ways[way] + shift
-    asked += [query._replace(wanted=query.wanted + len(texts)) for query in alone]
-    report([*texts, *notes], asked, ways, costs, as_json=given.json)
+    queries += [query._replace(wanted=query.wanted + len(texts)) for query in alone]
+    report([*texts, *notes], queries, ways, costs, as_json=options.json)
     return 0
 
 

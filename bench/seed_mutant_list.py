@@ -45,8 +45,8 @@ MUTANTS = [
     Mutant(
         "loaded window ignored",
         "agent/provider_connection.py",
-        "found = await resolver.query_server()",
-        "found = resolver.window",
+        "resolved_window = await resolver.query_server()",
+        "resolved_window = resolver.window",
         "JUT-14",
     ),
     Mutant(

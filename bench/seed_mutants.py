@@ -58,14 +58,14 @@ def run_rows(mutant: Mutant, tests_by_row: dict[str, list[str]]) -> list[Verdict
         report = folder / "report.xml"
         environment = {**os.environ, "PYTHONPATH": str(folder / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *tests]
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
         if not report.is_file():
-            raise RuntimeError(done.stdout + done.stderr)
-        passed = read_test_results(report)
+            raise RuntimeError(process.stdout + process.stderr)
+        results = read_test_results(report)
     return [
-        Verdict(row, sum(not passed.get(name_in_report(test), False) for test in found), len(found))
+        Verdict(row, sum(not results.get(name_in_report(test), False) for test in row_tests), len(row_tests))
         for row in rows
-        for found in [tests_by_row[row]]
+        for row_tests in [tests_by_row[row]]
     ]
 
 
@@ -74,24 +74,24 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only mutants with this word in their name or rows")
     parser.add_argument("--list", action="store_true", help="list the mutants and end")
     options = parser.parse_args()
-    chosen = [each for each in MUTANTS if options.only.lower() in f"{each.name} {each.rows}".lower()]
+    mutants = [each for each in MUTANTS if options.only.lower() in f"{each.name} {each.rows}".lower()]
     if options.list:
-        print("\n".join(f"{each.name}: {each.rows}" for each in chosen))
+        print("\n".join(f"{each.name}: {each.rows}" for each in mutants))
         return 0
     rows = load_seeds()
     link_tests(rows, ROOT)
     tests_by_row = {row.id: list(row.tests) for row in rows}
     green = 0
-    for mutant in chosen:
+    for mutant in mutants:
         began = time.monotonic()
         verdicts = run_rows(mutant, tests_by_row)
         green += sum(not each.failed for each in verdicts)
-        shown = ", ".join(
+        cells = ", ".join(
             f"{each.row} {each.failed}/{each.total}" + ("" if each.failed else " GREEN") for each in verdicts
         )
-        print(f"{mutant.name}: {shown} ({time.monotonic() - began:.0f} s)", flush=True)
-    pairs = sum(len(each.rows.split()) for each in chosen)
-    print(f"{len(chosen)} mutants, {pairs} rows to fail, {green} stayed green")
+        print(f"{mutant.name}: {cells} ({time.monotonic() - began:.0f} s)", flush=True)
+    pairs = sum(len(each.rows.split()) for each in mutants)
+    print(f"{len(mutants)} mutants, {pairs} rows to fail, {green} stayed green")
     return 1 if green else 0
 
 

@@ -192,11 +192,11 @@ class Coverage:
         here = " and (abs(fromno) = ? or abs(tono) = ?)"
         with contextlib.closing(sqlite3.connect(self._data)) as connection:
             contexts = connection.execute(query + here, ("%/" + change.file, change.line, change.line)).fetchall()
-            found = {_name_test(context) for (context,) in contexts} - {""}
-            if not found:  # a line that runs when the module is imported
+            tests = {_name_test(context) for (context,) in contexts} - {""}
+            if not tests:  # a line that runs when the module is imported
                 contexts = connection.execute(query, ("%/" + change.file,)).fetchall()
-                found = {_name_test(context) for (context,) in contexts}
-        return sorted(found - {""}, key=lambda test: (self._seconds.get(test, 1.0), test))
+                tests = {_name_test(context) for (context,) in contexts}
+        return sorted(tests - {""}, key=lambda test: (self._seconds.get(test, 1.0), test))
 
 
 def _name_test(context: str) -> str:
@@ -295,18 +295,18 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "mutants.json")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="numbers of mutants, separated by commas")
-    given = parser.parse_args()
-    changes = choose_mutants(given.seed, given.count)
-    if given.do == "list":
+    options = parser.parse_args()
+    changes = choose_mutants(options.seed, options.count)
+    if options.do == "list":
         for number, change in enumerate(changes):
             print(f"{number:3} {change.file}:{change.line} {change.kind}: {change.old!r} -> {change.new!r}")
         return
-    if given.coverage is None or given.durations is None:
+    if options.coverage is None or options.durations is None:
         parser.error("run needs --coverage and --durations; `make coverage` writes both")
-    report = Report(given.report)
-    wanted = [int(word) for word in given.only.split(",")] if given.only else range(given.count)
-    numbers = [number for number in wanted if given.only or str(number) not in report.rows]
-    run_mutants(numbers, changes, Coverage(given.coverage, given.durations), report, given.jobs)
+    report = Report(options.report)
+    all_numbers = [int(word) for word in options.only.split(",")] if options.only else range(options.count)
+    numbers = [number for number in all_numbers if options.only or str(number) not in report.rows]
+    run_mutants(numbers, changes, Coverage(options.coverage, options.durations), report, options.jobs)
     outcomes = [row["outcome"] for row in report.rows.values()]
     print(", ".join(f"{outcomes.count(name)} {name}" for name in ("killed", "survived", "untested")))
 

@@ -59,29 +59,29 @@ def read_session(path: Path) -> Originals:
     return read_originals(session.log)
 
 
-def list_true_lines(known: Originals) -> Iterator[Line]:
-    for message in known.messages:
+def list_true_lines(originals: Originals) -> Iterator[Line]:
+    for message in originals.messages:
         ident = message.id
         for call in calls_of(message):
             command = fold_space(find_command(call)).strip()
             if 8 <= len(command) <= 200 and "`" not in command:
-                yield Line("command", HEADINGS[1], f"- `{command}` was run [{ident}]", command, known)
+                yield Line("command", HEADINGS[1], f"- `{command}` was run [{ident}]", command, originals)
         if message.role == "tool":
             for fact in find_facts(text_of(message), 4_000)[:40]:
                 if fact.kind in ("path", "number") and len(fact.value) >= 3 and "`" not in fact.value:
                     text = f"- the result names {fact.value} [{ident}]"
-                    yield Line("fact", HEADINGS[4], text, fact.value, known, text_of(message))
-        said = [
+                    yield Line("fact", HEADINGS[4], text, fact.value, originals, text_of(message))
+        words = [
             sentence
             for sentence in split_sentences(text_of(message), 4_000)
             if _SENTENCE[0] <= len(sentence) <= _SENTENCE[1] and '"' not in sentence and len(sentence.split()) >= 5
         ]
         if is_user_request(message):
-            yield from (Line("user", HEADINGS[0], f'- user: "{each}" [{ident}]', each, known) for each in said[:4])
+            yield from (Line("user", HEADINGS[0], f'- user: "{each}" [{ident}]', each, originals) for each in words[:4])
         elif message.role in ("assistant", "tool"):
-            for each in said[:2]:
-                if fold_space(each).casefold() not in known.typed_text:
-                    yield Line("other", HEADINGS[3], f'- found: "{each}" [{ident}]', each, known)
+            for each in words[:2]:
+                if fold_space(each).casefold() not in originals.typed_text:
+                    yield Line("other", HEADINGS[3], f'- found: "{each}" [{ident}]', each, originals)
 
 
 def plant(kind: str, line: Line, chance: random.Random) -> str:
@@ -90,12 +90,12 @@ def plant(kind: str, line: Line, chance: random.Random) -> str:
         return re.sub(r"\[m\d+\]", f"[m{last + chance.randint(1, 400)}]", line.text)
     if kind == "wrong author":
         return line.text.replace("- found:", "- user:")
-    changed = change_value(line.value, chance)
+    new_value = change_value(line.value, chance)
     for _ in range(_TRIES):
-        if changed not in line.source:
+        if new_value not in line.source:
             break
-        changed = change_value(changed, chance)
-    return line.text.replace(line.value, changed)
+        new_value = change_value(new_value, chance)
+    return line.text.replace(line.value, new_value)
 
 
 def change_value(value: str, chance: random.Random) -> str:
@@ -117,32 +117,32 @@ def main() -> int:
     parser.add_argument(
         "--show", action="store_true", help="print the errors that were missed and the true lines marked"
     )
-    given = parser.parse_args()
-    chance = random.Random(given.seed)
+    options = parser.parse_args()
+    chance = random.Random(options.seed)
     lines: dict[str, list[Line]] = defaultdict(list)
-    for path in given.recordings:
+    for path in options.recordings:
         for line in list_true_lines(read_session(path)):
             lines[line.kind].append(line)
     planted = caught = 0
     sources = dict(zip(KINDS, ("command", "fact", "command", "other"), strict=True))
     for kind, source in sources.items():
-        some = chance.sample(lines[source], min(given.each, len(lines[source])))
+        some = chance.sample(lines[source], min(options.each, len(lines[source])))
         missed = [text for each in some if not _is_caught(text := plant(kind, each, chance), each)]
         planted, caught = planted + len(some), caught + len(some) - len(missed)
         print(f"{kind}: {len(some) - len(missed)} of {len(some)} caught")
-        for text in missed if given.show else ():
+        for text in missed if options.show else ():
             print(f"    missed: {text}")
-    true = [each for kind in lines for each in chance.sample(lines[kind], min(2 * given.each, len(lines[kind])))]
-    found: Counter[str] = Counter()
+    true = [each for kind in lines for each in chance.sample(lines[kind], min(2 * options.each, len(lines[kind])))]
+    counts: Counter[str] = Counter()
     for each in true:
         verdict = check_line(each.text, each.heading, each.originals)
-        found["dropped" if verdict.text is None else "marked" if verdict.faults else "held"] += 1
-        if given.show and verdict.faults:
-            print(f"    {verdict.text or 'dropped: ' + each.text}")
+        counts["dropped" if verdict.text is None else "marked" if verdict.faults else "held"] += 1
+        if options.show and verdict.faults:
+            print(f"    {verdict.text or 'drops: ' + each.text}")
     print(f"errors: {caught} of {planted} caught (at least {_MIN_CAUGHT:.0%})")
-    dropped, marked = found["dropped"], found["marked"]
-    print(f"true lines: {len(true)}, of them dropped {dropped} (at most {_MAX_DROPPED:.0%}), marked {marked}")
-    return int(caught < _MIN_CAUGHT * planted or dropped > _MAX_DROPPED * len(true))
+    drops, marks = counts["dropped"], counts["marked"]
+    print(f"true lines: {len(true)}, of them dropped {drops} (at most {_MAX_DROPPED:.0%}), marked {marks}")
+    return int(caught < _MIN_CAUGHT * planted or drops > _MAX_DROPPED * len(true))
 
 
 def _is_caught(text: str, line: Line) -> bool:

@@ -46,15 +46,15 @@ class Meter:
     """Adds up what the requests of one replay cost."""
 
     def __init__(self, model: str) -> None:
-        known = find_model(model)
-        if known is None:
+        model_info = find_model(model)
+        if model_info is None:
             raise SystemExit(f"There are no prices of {model}.")
-        self._bill = InputBill(known.prices)
+        self._bill = InputBill(model_info.prices)
         self._before: list[str] = []
         self.for_notes, self.notes = 0.0, 0
 
-    def add(self, asked: ContenderRequest) -> None:
-        texts = [json.dumps(message, sort_keys=True) for message in asked.messages]
+    def add(self, request: ContenderRequest) -> None:
+        texts = [json.dumps(message, sort_keys=True) for message in request.messages]
         pairs = zip(texts, self._before, strict=False)
         shared = 0
         for one, other in pairs:
@@ -63,10 +63,10 @@ class Meter:
             shared += len(one)
         size = sum(map(len, texts))
         self._before = texts
-        self._bill.add_request(asked.message_index, size / _CHARS_PER_TOKEN, shared / _CHARS_PER_TOKEN)
-        if asked.note is not None:
+        self._bill.add_request(request.message_index, size / _CHARS_PER_TOKEN, shared / _CHARS_PER_TOKEN)
+        if request.note is not None:
             before = self._bill.dollars
-            self._bill.add_note(*asked.note)
+            self._bill.add_note(*request.note)
             self.for_notes += self._bill.dollars - before
             self.notes += 1
 
@@ -97,20 +97,27 @@ def write_scripted(question: ReplayedQuestion) -> str:
     left = int((task.answer_tokens if update else task.limits.note * _FIRST_SHARE) * _CHARS_PER_TOKEN)
     texts = [str(message.get("content") or "") for message in question.messages]
     lines = [line.strip()[:160] for text in texts for line in text.split("\n") if len(line.strip()) > 40]
-    chosen, used = list[str](), 0
+    lines_of_note, length = list[str](), 0
     for line in reversed(lines):
-        used += len(line) + 10
-        if used > left * 0.8:
+        length += len(line) + 10
+        if length > left * 0.8:
             break
-        chosen.append(f"- {line} [{task.horizon}]")
-    half = len(chosen) // 2
+        lines_of_note.append(f"- {line} [{task.horizon}]")
+    half = len(lines_of_note) // 2
     places = lines[:: max(1, len(lines) // _PASSAGES)]
-    wanted = [{"why": "to be changed next", "find": line[:60], "before": 2, "after": 30} for line in places]
+    passages = [{"why": "to be changed next", "find": line[:60], "before": 2, "after": 30} for line in places]
     mark = " (changes)" if update else ""
     drops = [f"- drop: {line[2:40]}" for line in (task.previous.sections["State"].split("\n") if task.previous else [])]
-    state = "\n".join([*drops[: len(drops) // 2], *chosen[:half]])
+    state = "\n".join([*drops[: len(drops) // 2], *lines_of_note[:half]])
     return "\n".join(
-        [f"## {HEADINGS[1]}{mark}", state, f"## {HEADINGS[4]}{mark}", *chosen[half:], "## Passages", json.dumps(wanted)]
+        [
+            f"## {HEADINGS[1]}{mark}",
+            state,
+            f"## {HEADINGS[4]}{mark}",
+            *lines_of_note[half:],
+            "## Passages",
+            json.dumps(passages),
+        ]
     )
 
 
@@ -129,19 +136,19 @@ def main() -> None:
     parser.add_argument("--notes", type=Path)
     parser.add_argument("--record", type=Path)
     parser.add_argument("--model", default="claude-sonnet-5")
-    given = parser.parse_args()
+    options = parser.parse_args()
     plain_sum = noted_sum = 0.0
-    for path in given.recordings:
+    for path in options.recordings:
         name = path.name.partition(".")[0]
-        plain = measure(path, given.window, given.model, None)
-        answer = answer_in_order(given.notes / name if given.notes else None, given.record)
-        noted = measure(path, given.window, given.model, answer)
-        plain_sum, noted_sum = plain_sum + plain.dollars, noted_sum + noted.dollars
-        ratio = noted.dollars / plain.dollars
-        notes = f"{noted.notes} notes ({noted.unusable} of no use)"
-        print(f"{name}: {ratio:.3f} times the cost, {notes}, {noted.for_notes:.3f} of {noted.dollars:.3f} $")
-    bound = _BOUNDS.get(given.window)
-    print(f"all: {noted_sum / plain_sum:.3f}{f' (at most {bound})' if bound else ''}")
+        plain = measure(path, options.window, options.model, None)
+        answer = answer_in_order(options.notes / name if options.notes else None, options.record)
+        with_notes = measure(path, options.window, options.model, answer)
+        plain_sum, noted_sum = plain_sum + plain.dollars, noted_sum + with_notes.dollars
+        ratio = with_notes.dollars / plain.dollars
+        notes = f"{with_notes.notes} notes ({with_notes.unusable} of no use)"
+        print(f"{name}: {ratio:.3f} times the cost, {notes}, {with_notes.for_notes:.3f} of {with_notes.dollars:.3f} $")
+    limit = _BOUNDS.get(options.window)
+    print(f"all: {noted_sum / plain_sum:.3f}{f' (at most {limit})' if limit else ''}")
 
 
 if __name__ == "__main__":

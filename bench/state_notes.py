@@ -87,18 +87,18 @@ class NotedReplay:
         if not answer.exists():
             raise NoteMissing(f"Message {at}: read {prompt}, write {answer}, and run this again.")
         report = self.notes.take(question.task, answer.read_text())
-        made = report.note
+        note = report.note
         self.reports.append(
             {"number": number, "at": at, "horizon": question.task.horizon, "why_not": report.why}
             | (
                 {}
-                if made is None
+                if note is None
                 else {
-                    "held": made.held,
-                    "marked": made.marked,
-                    "dropped": list(made.dropped),
-                    "passages": [f"{p.id} {p.source} {p.first_line}-{p.last_line}" for p in made.passages],
-                    "feedback": list(made.feedback),
+                    "held": note.held,
+                    "marked": note.marked,
+                    "dropped": list(note.dropped),
+                    "passages": [f"{p.id} {p.source} {p.first_line}-{p.last_line}" for p in note.passages],
+                    "feedback": list(note.feedback),
                 }
             )
         )
@@ -131,35 +131,35 @@ def text_of_line(line: RecordedLine) -> str:
     return content if isinstance(content, str) else ""
 
 
-def replay(lines: Sequence[RecordedLine], stop: int, made: NotedReplay) -> list[dict[str, Any]]:
+def replay(lines: Sequence[RecordedLine], stop: int, run: NotedReplay) -> list[dict[str, Any]]:
     """The messages of the last request before the message `stop`, without the system prompt."""
     messages: list[dict[str, Any]] = []
     fixed = len(list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines)))
     for at, line in enumerate(lines[fixed:], fixed):
         if line.message.get("role") == "assistant":
-            messages = made.prepare(at)
+            messages = run.prepare(at)
             if at >= stop:
                 break
-            made.ask_if_due(at)
-        made.session.add(line.message, typed=line.typed)
+            run.ask_if_due(at)
+        run.session.add(line.message, typed=line.typed)
         if line.message.get("role") == "assistant" and not line.message.get("tool_calls"):
-            made.ask_if_due(at, turn_ended=True)
+            run.ask_if_due(at, turn_ended=True)
     return messages
 
 
-def write_next_request(made: NotedReplay, name: str, said: str, window: int) -> int:
+def write_next_request(run: NotedReplay, name: str, words: str, window: int) -> int:
     """Write the first request of a client that goes on with the replayed session, and store the session. Its tokens."""
     log = MemoryLog()
-    for event in made.session.log.read():
+    for event in run.session.log.read():
         log.append(event)
     session = Session(policy="default", window=window, wire=MAIN_DIALECT, count="chars/4", log=log)
     following = FollowingSession[str](session)
-    with DataFolder(made.folder / "data") as data:
+    with DataFolder(run.folder / "data") as data:
         following.continuation = Continuation(ContinuedRun(NEXT_CLIENT, name, log.head, data.mask))
-        request = following.prepare([make_host_item("", user_message(said))], fixed_part=FixedPart(tools=(Tool("x"),)))
+        request = following.prepare([make_host_item("", user_message(words))], fixed_part=FixedPart(tools=(Tool("x"),)))
         data.open_log(name).append(*log.read())
-    texts = [f"--- [in view] {shown.message.role}\n{text_of(shown.message)}" for shown in request.shown]
-    (made.folder / "next.txt").write_text("\n".join(texts))
+    texts = [f"--- [in view] {unit.message.role}\n{text_of(unit.message)}" for unit in request.shown]
+    (run.folder / "next.txt").write_text("\n".join(texts))
     return session.tokens
 
 
@@ -174,29 +174,29 @@ def main() -> int:
     parser.add_argument("--without-notes", action="store_true", help="ask for no state notes")
     parser.add_argument("--next", metavar="WORDS", help="another client goes on, and the user says this first")
     parser.add_argument("--next-window", type=int, default=32_000, help="the window of that client's model")
-    given = parser.parse_args()
-    shutil.rmtree(given.folder / "data", ignore_errors=True)
-    given.folder.mkdir(parents=True, exist_ok=True)
-    lines = list(read_chat_recording(given.recording))
+    options = parser.parse_args()
+    shutil.rmtree(options.folder / "data", ignore_errors=True)
+    options.folder.mkdir(parents=True, exist_ok=True)
+    lines = list(read_chat_recording(options.recording))
     head = list(takewhile(lambda line: line.message.get("role") in _SYSTEM_ROLES, lines))
     system = "\n\n".join(filter(None, map(text_of_line, head)))
-    made = NotedReplay(given.folder, system, given.window, given.policy, given.count, not given.without_notes)
+    run = NotedReplay(options.folder, system, options.window, options.policy, options.count, not options.without_notes)
     try:
-        messages = replay(lines, given.stop, made)
+        messages = replay(lines, options.stop, run)
     except NoteMissing as missing:
         print(missing)
         return WAITING
     finally:
-        report = {"notes": made.reports, "sweeps": made.sweeps}
-        (given.folder / "notes.json").write_text(json.dumps(report, indent=1, ensure_ascii=False))
-    (given.folder / "view.txt").write_text("\n".join(map(show_message, messages)))
-    size = made.session.view.tokens
-    print(f"{len(made.reports)} notes, {len(made.sweeps)} sweeps, view of {size:,} tokens: {given.folder / 'view.txt'}")
-    if given.next is not None:
-        name = get_recording_name(given.recording)
-        size = write_next_request(made, name, given.next, given.next_window)
-        print(f"the next client's first request, {size:,} tokens: {given.folder / 'next.txt'}")
-        print(f"what it could recall: tidegate recall --data {given.folder / 'data'} {name} WORDS")
+        report = {"notes": run.reports, "sweeps": run.sweeps}
+        (options.folder / "notes.json").write_text(json.dumps(report, indent=1, ensure_ascii=False))
+    (options.folder / "view.txt").write_text("\n".join(map(show_message, messages)))
+    size = run.session.view.tokens
+    print(f"{len(run.reports)} notes, {len(run.sweeps)} sweeps, view of {size:,} tokens: {options.folder / 'view.txt'}")
+    if options.next is not None:
+        name = get_recording_name(options.recording)
+        size = write_next_request(run, name, options.next, options.next_window)
+        print(f"the next client's first request, {size:,} tokens: {options.folder / 'next.txt'}")
+        print(f"what it could recall: tidegate recall --data {options.folder / 'data'} {name} WORDS")
     return 0
 
 

@@ -89,16 +89,16 @@ class Runner:
             env=around,
         )
 
-    def ask(self, do: str, **given: object) -> Figures:
+    def ask(self, do: str, **arguments: object) -> Figures:
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         try:
-            self.process.stdin.write(json.dumps({"do": do, **given}) + "\n")
+            self.process.stdin.write(json.dumps({"do": do, **arguments}) + "\n")
             self.process.stdin.flush()
-            told = self.process.stdout.readline()
+            line = self.process.stdout.readline()
         except BrokenPipeError:
-            told = ""
-        figures: Figures = json.loads(told) if told else {"failed": "it ended"}
+            line = ""
+        figures: Figures = json.loads(line) if line else {"failed": "it ended"}
         if "failed" in figures:
             raise Absent(f"{self.name}, {do}: {figures['failed']}")
         return figures
@@ -110,9 +110,9 @@ class Runner:
 class Bench:
     """What all parts need: a folder, the counter of fsyncs, the options."""
 
-    def __init__(self, folder: Path, given: argparse.Namespace) -> None:
+    def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder = folder
-        self.given = given
+        self.given = options
         self.preload = _built(folder)
 
     def place(self) -> str:
@@ -148,22 +148,22 @@ def at_least(what: str, value: float, bar: float, note: str = "") -> Line:
     return Line(what, value, f">= {bar:g}", value >= bar, note)
 
 
-def rounds(runners: list[Runner], many: int, do: str, **given: object) -> list[list[Figures]]:
+def rounds(runners: list[Runner], many: int, do: str, **arguments: object) -> list[list[Figures]]:
     """For each round the figures of every runner. Who comes behind whom changes: whoever ran before left its own data
     in the caches. The first round only warms up."""
-    done = []
+    results = []
     for _, order in zip(range(many + 1), cycle(permutations(runners)), strict=False):
-        told = {id(runner): runner.ask(do, **given) for runner in order}
-        done.append([told[id(runner)] for runner in runners])
-    return done[1:]
+        figures = {id(runner): runner.ask(do, **arguments) for runner in order}
+        results.append([figures[id(runner)] for runner in runners])
+    return results[1:]
 
 
-def ratio(done: list[list[Figures]], above: int, below: int, what: str) -> float:
-    return statistics.median(told[above][what] / told[below][what] for told in done)
+def ratio(results: list[list[Figures]], above: int, below: int, what: str) -> float:
+    return statistics.median(figures[above][what] / figures[below][what] for figures in results)
 
 
-def middle(done: list[list[Figures]], which: int, what: str) -> float:
-    return statistics.median(told[which][what] for told in done)
+def middle(results: list[list[Figures]], which: int, what: str) -> float:
+    return statistics.median(figures[which][what] for figures in results)
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------
@@ -176,18 +176,20 @@ def append(bench: Bench) -> Iterator[Line]:
             runner.ask("open", folder=bench.place())
             # Until the write-ahead log of each has been round once: a file that grows is slower to sync.
             runner.ask("append", first=0, count=WARM, size=SIZE)
-        done = rounds(runners, bench.given.rounds, "append", first=0, count=count, size=SIZE)
-    if "syncs" in done[0][0]:
-        ours, raw, agents = (middle(done, which, "syncs") / count for which in range(3))
+        results = rounds(runners, bench.given.rounds, "append", first=0, count=count, size=SIZE)
+    if "syncs" in results[0][0]:
+        ours, raw, agents = (middle(results, which, "syncs") / count for which in range(3))
         note = f"ours {ours:.3f}, raw {raw:.3f}, OpenAI Agents {agents:.3f} for each append (preloaded counter)"
         yield at_most("append: fsyncs, ours / raw SQLite", ours / raw, 1, note)
     else:
         yield Line("append: fsyncs, ours / raw SQLite", None, "<= 1", None, "no C compiler to build the counter")
-    walls = ", ".join(f"{1e3 * middle(done, which, 'wall') / count:.2f}" for which in range(3))
+    walls = ", ".join(f"{1e3 * middle(results, which, 'wall') / count:.2f}" for which in range(3))
     # The least of all rounds: CPU time grows when others share the caches, and never shrinks.
-    least = [min(told[which]["cpu"] for told in done) / count for which in range(3)]
+    least = [min(figures[which]["cpu"] for figures in results) / count for which in range(3)]
     cpus = ", ".join(f"{1e6 * cpu:.0f}" for cpu in least)
-    yield at_most("append: wall, ours / raw SQLite", ratio(done, 0, 1, "wall"), 2.0, f"ms: ours, raw, Agents {walls}")
+    yield at_most(
+        "append: wall, ours / raw SQLite", ratio(results, 0, 1, "wall"), 2.0, f"ms: ours, raw, Agents {walls}"
+    )
     if bench.preload:
         yield _slow_append(bench)
     yield at_least("append: CPU, OpenAI Agents / ours", least[2] / least[0], 2.5, f"us: ours, raw, Agents {cpus}")
@@ -199,10 +201,10 @@ def _slow_append(bench: Bench) -> Line:
     with bench.running(OURS, RAW, sync_ms=SLOW_DISK) as runners:
         for runner in runners:
             runner.ask("open", folder=bench.place())
-        done = rounds(runners, 3, "append", first=0, count=count, size=SIZE)
-    walls = ", ".join(f"{1e3 * middle(done, which, 'wall') / count:.2f}" for which in range(2))
+        results = rounds(runners, 3, "append", first=0, count=count, size=SIZE)
+    walls = ", ".join(f"{1e3 * middle(results, which, 'wall') / count:.2f}" for which in range(2))
     what = f"append, fsync of {SLOW_DISK:g} ms: wall, ours / raw SQLite"
-    return at_most(what, ratio(done, 0, 1, "wall"), 2.0, f"ms: ours, raw {walls}")
+    return at_most(what, ratio(results, 0, 1, "wall"), 2.0, f"ms: ours, raw {walls}")
 
 
 def crowd(bench: Bench) -> Iterator[Line]:
@@ -217,15 +219,15 @@ def _crowd(bench: Bench, where: str, sync_ms: float) -> Iterator[Line]:
         for runner in runners:
             runner.ask("open", folder=bench.place())
         many = max(1, bench.given.rounds // (12 if sync_ms else 3))  # each takes a second or more
-        done = rounds(runners, many, "crowd", sessions=CROWD, first=0, count=each, size=SIZE)
+        results = rounds(runners, many, "crowd", sessions=CROWD, first=0, count=each, size=SIZE)
         threads = rounds(runners[:1], many, "threads", sessions=CROWD, first=0, count=each, size=SIZE)
     appends = CROWD * each
-    rates = [appends / middle(done, which, "wall") for which in range(2)]
+    rates = [appends / middle(results, which, "wall") for which in range(2)]
     note = f"{rates[0]:,.0f} and {rates[1]:,.0f} appends/s"
-    if "syncs" in done[0][0]:
-        note += ", {:.2f} and {:.2f} fsyncs each".format(*(middle(done, who, "syncs") / appends for who in (0, 1)))
+    if "syncs" in results[0][0]:
+        note += ", {:.2f} and {:.2f} fsyncs each".format(*(middle(results, who, "syncs") / appends for who in (0, 1)))
     what = f"{CROWD} sessions at once{where}: throughput, ours / Agents"
-    yield at_least(what, ratio(done, 1, 0, "wall"), 6, note)
+    yield at_least(what, ratio(results, 1, 0, "wall"), 6, note)
     rate = appends / middle(threads, 0, "wall")
     note = f"{rate:,.0f} appends/s"
     yield Line(f"  the same with {CROWD} threads instead of tasks, ours", rate / rates[1], "", None, note)
@@ -237,17 +239,21 @@ def sharing(bench: Bench) -> Iterator[Line]:
         each = 10
         with bench.running(OURS, sync_ms=sync_ms) as runners:
             runners[0].ask("open", folder=bench.place())
-            given = {"sessions": CROWD, "first": 0, "count": each, "size": SIZE}
+            arguments = {"sessions": CROWD, "first": 0, "count": each, "size": SIZE}
             many = max(1, bench.given.rounds // 6)
-            alone = rounds(runners, many, "crowd", **given, in_turn=True)
-            shared = [rounds(runners, many, do, **given) for do in ("crowd", "threads")]
+            alone = rounds(runners, many, "crowd", **arguments, in_turn=True)
+            shared = [rounds(runners, many, do, **arguments) for do in ("crowd", "threads")]
         appends = CROWD * each
         base = appends / middle(alone, 0, "wall")
-        for name, done in (("no two share a commit", alone), ("tasks share", shared[0]), ("threads share", shared[1])):
-            rate = appends / middle(done, 0, "wall")
-            note = f"{rate:,.0f} appends/s, {1e6 * middle(done, 0, 'cpu') / appends:,.0f} us of CPU each"
-            if "syncs" in done[0][0]:
-                note += f", {middle(done, 0, 'syncs') / appends:.2f} fsyncs each"
+        for name, results in (
+            ("no two share a commit", alone),
+            ("tasks share", shared[0]),
+            ("threads share", shared[1]),
+        ):
+            rate = appends / middle(results, 0, "wall")
+            note = f"{rate:,.0f} appends/s, {1e6 * middle(results, 0, 'cpu') / appends:,.0f} us of CPU each"
+            if "syncs" in results[0][0]:
+                note += f", {middle(results, 0, 'syncs') / appends:.2f} fsyncs each"
             yield Line(f"{CROWD} sessions{where}: {name}", rate / base, "", None, note)
 
 
@@ -256,17 +262,17 @@ def size(bench: Bench) -> Iterator[Line]:
     with bench.running(DISK) as [runner]:
         for name, source in sources:
             for count in (1_000, 10_000):
-                told = runner.ask("keep", folder=bench.place(), source=source, count=count)
-                what = f"{told['messages']:,} {name} messages"
-                raw = told["raw"]
-                note = f"{raw / 1e6:.1f} MB of JSON, {told['sessions']} sessions"
-                yield at_most(f"{what}: log and blobs / JSON", told["log"] / raw, 0.5, note)
-                yield at_most(f"{what}: search index / JSON", told["index"] / raw, 0.6)
+                figures = runner.ask("keep", folder=bench.place(), source=source, count=count)
+                what = f"{figures['messages']:,} {name} messages"
+                raw = figures["raw"]
+                note = f"{raw / 1e6:.1f} MB of JSON, {figures['sessions']} sessions"
+                yield at_most(f"{what}: log and blobs / JSON", figures["log"] / raw, 0.5, note)
+                yield at_most(f"{what}: search index / JSON", figures["index"] / raw, 0.6)
     if bench.given.steps:
         with bench.running(LANGGRAPH) as [runner]:
-            told = runner.ask("steps", folder=bench.place(), count=bench.given.steps, size=bench.given.step_chars)
+            figures = runner.ask("steps", folder=bench.place(), count=bench.given.steps, size=bench.given.step_chars)
         what = f"{bench.given.steps:,} steps: LangGraph's SQLite checkpointer / JSON"
-        yield Line(what, told["bytes"] / told["raw"], "", None, f"{bench.given.step_chars} characters a step")
+        yield Line(what, figures["bytes"] / figures["raw"], "", None, f"{bench.given.step_chars} characters a step")
 
 
 def reopen(bench: Bench) -> Iterator[Line]:
@@ -276,27 +282,29 @@ def reopen(bench: Bench) -> Iterator[Line]:
         for count in sizes:
             us.ask("fill", folder=ours, size=count)
         them.ask("fill", folder=theirs, size=10_000)
-    taken: dict[int, list[Figures]] = {count: [] for count in sizes}
+    by_size: dict[int, list[Figures]] = {count: [] for count in sizes}
     full: list[Figures] = []
     calls: Figures = {}
     for _ in range(bench.given.reopens):
         with bench.running(REOPENING, AGENTS) as (us, them):
             for turn in range(TURNS):
                 for count in sizes:
-                    told = us.ask("reopen", folder=ours, size=count)
-                    told["request"] = us.ask("request")["wall"]
+                    figures = us.ask("reopen", folder=ours, size=count)
+                    figures["request"] = us.ask("request")["wall"]
                     us.ask("leave")
-                    taken[count] += [told] if turn else []  # the first turn has what a process does once
+                    by_size[count] += [figures] if turn else []  # the first turn has what a process does once
                 full.append(them.ask("reopen", folder=theirs, size=10_000))
             calls = us.ask("counted", folder=ours, size=sizes[-1])
-    yield from _reopened(sizes, taken, full, calls)
+    yield from _reopened(sizes, by_size, full, calls)
 
 
-def _reopened(sizes: list[int], taken: dict[int, list[Figures]], full: list[Figures], calls: Figures) -> Iterator[Line]:
-    best = {count: min(told["wall"] for told in taken[count]) for count in sizes}
-    whole = {count: min(told["wall"] + told["request"] for told in taken[count]) for count in sizes}
+def _reopened(
+    sizes: list[int], by_size: dict[int, list[Figures]], full: list[Figures], calls: Figures
+) -> Iterator[Line]:
+    best = {count: min(figures["wall"] for figures in by_size[count]) for count in sizes}
+    whole = {count: min(figures["wall"] + figures["request"] for figures in by_size[count]) for count in sizes}
     if 10_000 in best:
-        read = min(told["wall"] for told in full)
+        read = min(figures["wall"] for figures in full)
         ours = f"full read {1e3 * read:.0f} ms, ours"
         what = "reopen 10,000: OpenAI Agents' full read / ours"
         yield at_least(what, read / best[10_000], 40, f"{ours} {1e3 * best[10_000]:.1f} ms")
@@ -306,8 +314,8 @@ def _reopened(sizes: list[int], taken: dict[int, list[Figures]], full: list[Figu
         note = ", ".join(f"{count:,}: {1e3 * best[count]:.1f}" for count in sizes) + " ms"
         what = f"reopen: {sizes[-1]:,} messages / {sizes[0]:,}"
         yield at_most(what, best[sizes[-1]] / best[sizes[0]], 1.5, note)
-    seen = f"{calls['calls_by_one_message']} for one new message"
-    yield at_most("reopen: texts counted", calls["calls"], 0, seen)
+    remark = f"{calls['calls_by_one_message']} for one new message"
+    yield at_most("reopen: texts counted", calls["calls"], 0, remark)
 
 
 # --- the report ---------------------------------------------------------------------------------------------------
@@ -332,16 +340,16 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--step-chars", type=int, default=400, help="characters said at each of them")
     parser.add_argument("--folder", type=Path, help="where to write: a disk is measured, so it matters which")
     parser.add_argument("--json", action="store_true")
-    given = parser.parse_args()
-    given.only = given.only.split(",")
-    if unknown := set(given.only) - set(PARTS):
+    options = parser.parse_args()
+    options.only = options.only.split(",")
+    if unknown := set(options.only) - set(PARTS):
         parser.error(f"no part named {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}")
-    given.sizes = [int(number) for number in given.sizes.split(",")]
-    return given
+    options.sizes = [int(number) for number in options.sizes.split(",")]
+    return options
 
 
 def main() -> int:
-    given = parsed()
+    options = parsed()
     parts: dict[str, Callable[[Bench], Iterator[Line]]] = {
         "append": append,
         "crowd": crowd,
@@ -350,19 +358,19 @@ def main() -> int:
         "reopen": reopen,
     }
     lines: list[Line] = []
-    with tempfile.TemporaryDirectory(dir=given.folder, prefix="tidegate-bench-") as folder:
-        bench = Bench(Path(folder), given)
-        for name in given.only:
+    with tempfile.TemporaryDirectory(dir=options.folder, prefix="tidegate-bench-") as folder:
+        bench = Bench(Path(folder), options)
+        for name in options.only:
             try:
                 for line in parts[name](bench):
                     lines.append(line)
-                    print(shown(line), file=sys.stderr if given.json else sys.stdout, flush=True)
+                    print(shown(line), file=sys.stderr if options.json else sys.stdout, flush=True)
             except Absent as absent:
                 lines.append(Line(name, None, "", None, str(absent)))
-                print(shown(lines[-1]), file=sys.stderr if given.json else sys.stdout, flush=True)
+                print(shown(lines[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
             except KeyboardInterrupt:
                 break
-    if given.json:
+    if options.json:
         print(json.dumps([line._asdict() for line in lines], indent=1))
     return 0
 

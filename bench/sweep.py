@@ -133,23 +133,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     windows = [int(window) for window in options.windows.split(",")]
     cases = tuple(Case(*case) for case in product(options.presets.split(","), windows, options.counts.split(",")))
     paths.sort(key=lambda path: path.stat().st_size, reverse=True)
-    done: list[Swept] = []
+    results: list[Swept] = []
     start = time.monotonic()
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
         for swept in pool.imap_unordered(sweep, [Task(path, cases) for path in paths]):
-            done.append(swept)
-            print(f"{len(done)}/{len(paths)} {swept.path.name} {time.monotonic() - start:.0f} s", file=sys.stderr)
-    read = [swept for swept in sorted(done) if not swept.unread]
+            results.append(swept)
+            print(f"{len(results)}/{len(paths)} {swept.path.name} {time.monotonic() - start:.0f} s", file=sys.stderr)
+    read = [swept for swept in sorted(results) if not swept.unread]
     by_case = [(case, [swept.reports[place] for swept in read]) for place, case in enumerate(cases)]
     print_table([HEAD, *(row(case, sum_reports(reports)) for case, reports in by_case)])
     for case, reports in by_case:
         print_faults(case, reports)
     for window in windows:
-        refused = {
+        refusals = {
             report.name for case, reports in by_case if case.window == window for report in reports if report.refused
         }
-        print(f"window {window:,}: {len(refused)} of {len(read)} sessions refused in some case")
-    for swept in done:
+        print(f"window {window:,}: {len(refusals)} of {len(read)} sessions refused in some case")
+    for swept in results:
         if swept.unread:
             print(f"skipped: {swept.unread}")
     clean = all(is_clean(report) for _, reports in by_case for report in reports)

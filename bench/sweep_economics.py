@@ -55,10 +55,10 @@ class Meter:
         self.sweeps = 0
 
     def _size(self, message: Chat) -> float:
-        known = self._sizes.get(id(message))
-        if known is None or known[0] is not message:
-            known = self._sizes[id(message)] = (message, _RULER.count_message(message) / _RULER.units_per_token)
-        return known[1]
+        entry = self._sizes.get(id(message))
+        if entry is None or entry[0] is not message:
+            entry = self._sizes[id(message)] = (message, _RULER.count_message(message) / _RULER.units_per_token)
+        return entry[1]
 
     def add(self, request: ContenderRequest) -> None:
         if request.error:
@@ -120,19 +120,19 @@ def choose_conversations(projects: dict[str, list[Path]], window: int, count: in
     dice = random.Random(seed)
     single = [(path,) for paths in projects.values() for path in paths]
     dice.shuffle(single)
-    joined = [tuple(dice.sample(paths, len(paths))) for paths in projects.values()]
-    chosen: list[Conversation] = []
-    for paths in (*single, *joined):
-        if len(chosen) == count:
+    series = [tuple(dice.sample(paths, len(paths))) for paths in projects.values()]
+    conversations: list[Conversation] = []
+    for paths in (*single, *series):
+        if len(conversations) == count:
             break
-        found: list[Recording] = []
+        recordings: list[Recording] = []
         for path in paths:
-            found += read_recordings(path)
-            conversation = read_conversation(path.name.partition(".")[0] + "+" * (len(found) - 1), found)
+            recordings += read_recordings(path)
+            conversation = read_conversation(path.name.partition(".")[0] + "+" * (len(recordings) - 1), recordings)
             if conversation.tokens >= MIN_WINDOWS * window:
-                chosen.append(conversation)
+                conversations.append(conversation)
                 break
-    return chosen
+    return conversations
 
 
 def measure_policy(conversation: Conversation, window: int, read: float, settings: dict[str, Any]) -> Meter:
@@ -163,24 +163,24 @@ def measure_whole(conversation: Conversation) -> Meter:
 def measure(conversation: Conversation, window: int, peers: Sequence[str]) -> dict[str, dict[float, float]]:
     """For each way and price the cost relative to the whole history."""
     whole = {read: bill.dollars for read, bill in measure_whole(conversation).bills.items()}
-    found: dict[str, dict[float, float]] = {"default": {}}
+    dollars: dict[str, dict[float, float]] = {"default": {}}
     notes = []
     for read in READ_PRICES:
         meter = measure_policy(conversation, window, read, {})
-        found["default"][read] = meter.bills[read].dollars
+        dollars["default"][read] = meter.bills[read].dollars
         notes.append(f"{read:g}: {meter.sweeps} edits, largest {meter.largest:,.0f}")
     full = measure_policy(conversation, window, READ_PRICES[0], NEVER)
     notes.append(f"full: {full.sweeps} edits")
-    found["full"] = {read: bill.dollars for read, bill in full.bills.items()}
+    dollars["full"] = {read: bill.dollars for read, bill in full.bills.items()}
     for name in peers:
-        found[name] = {read: bill.dollars for read, bill in measure_peer(name, conversation, window).bills.items()}
+        dollars[name] = {read: bill.dollars for read, bill in measure_peer(name, conversation, window).bills.items()}
     print(f"{window:,} {conversation.name} {conversation.tokens:,.0f} tokens; {'; '.join(notes)}", file=sys.stderr)
-    return {name: {read: cost / whole[read] for read, cost in costs.items()} for name, costs in found.items()}
+    return {name: {read: cost / whole[read] for read, cost in costs.items()} for name, costs in dollars.items()}
 
 
-def print_table(window: int, found: Sequence[dict[str, dict[float, float]]]) -> None:
+def print_table(window: int, costs: Sequence[dict[str, dict[float, float]]]) -> None:
     for read in READ_PRICES:
-        means = [sum(each[name][read] for each in found) / len(found) for name in found[0]]
+        means = [sum(each[name][read] for each in costs) / len(costs) for name in costs[0]]
         print(f"| {window:,} | {read:g} | {' | '.join(f'{mean:.3f}' for mean in means)} |", flush=True)
 
 
@@ -192,15 +192,15 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--half", type=int, choices=(0, 1), default=0)
     parser.add_argument("--peer", action="append", help="default: " + ", ".join(PEERS))
-    given = parser.parse_args()
-    peers = PEERS if given.peer is None else tuple(filter(None, given.peer))
-    projects = find_projects(given.folder, given.half)
+    options = parser.parse_args()
+    peers = PEERS if options.peer is None else tuple(filter(None, options.peer))
+    projects = find_projects(options.folder, options.half)
     columns = ["default", "full", *peers]
     print(f"| window | read | {' | '.join(columns)} |\n|{'---|' * (len(columns) + 2)}")
-    for window in given.window or WINDOWS:
-        chosen = choose_conversations(projects, window, given.sessions, given.seed)
-        if chosen:
-            print_table(window, [measure(each, window, peers) for each in chosen])
+    for window in options.window or WINDOWS:
+        conversations = choose_conversations(projects, window, options.sessions, options.seed)
+        if conversations:
+            print_table(window, [measure(each, window, peers) for each in conversations])
     close_peer_process()
 
 

@@ -61,15 +61,15 @@ def report(name: str, index: PassageIndex, rounds: int) -> None:
     for what, query in QUERIES.items():
         times = []
         for _ in range(rounds):
-            begun = time.perf_counter()
+            start = time.perf_counter()
             hits = search.search(query)
-            times.append((time.perf_counter() - begun) * 1000)
+            times.append((time.perf_counter() - start) * 1000)
         print(f"{name} {what}: {median(times):.1f} ms, at most {max(times):.1f} ms, {len(hits)} hits", flush=True)
     chance = random.Random(1)
-    begun = time.perf_counter()
+    start = time.perf_counter()
     for number in range(10):
         index.extend_session(f"new{number}", make_pieces(chance))
-    print(f"{name} index: {time.perf_counter() - begun:.2f} s for 1,000 events")
+    print(f"{name} index: {time.perf_counter() - start:.2f} s for 1,000 events")
 
 
 @contextmanager
@@ -98,11 +98,11 @@ def run_postgres(sessions: int, rounds: int) -> None:
             store = PostgresStore(address(tenant))
             index = open_shared_index(store)
             assert index is not None
-            begun = time.monotonic()
+            start = time.monotonic()
             fill(index, sessions // 2, tenant)
             print(
                 f"postgres: indexed {sessions // 2 * SESSION_EVENTS:,} events of {tenant} in"
-                f" {time.monotonic() - begun:.0f} s",
+                f" {time.monotonic() - start:.0f} s",
                 flush=True,
             )
             store.close()

@@ -48,13 +48,13 @@ _PASSED = ("sessions", "seconds", "store", "only", "window")
 
 
 async def measure(data: DataFolder, sessions: int, seconds: float, window: int) -> Figures:
-    opened = [await data.open_async(f"s{number}", "gpt-4o", window=window) for number in range(sessions)]
+    all_sessions = [await data.open_async(f"s{number}", "gpt-4o", window=window) for number in range(sessions)]
 
     async def add(number: int, text: str, turn: int) -> None:
-        await opened[number].add_async({"role": ("user", "assistant")[turn % 2], "content": text})
+        await all_sessions[number].add_async({"role": ("user", "assistant")[turn % 2], "content": text})
 
-    figures = await run_team(sessions, seconds, add, lambda number: opened[number].prepare_async())
-    for each in opened:
+    figures = await run_team(sessions, seconds, add, lambda number: all_sessions[number].prepare_async())
+    for each in all_sessions:
         await each.__aexit__(None, None, None)
     return figures
 
@@ -130,10 +130,10 @@ def main() -> None:
         run_with_delay(options.disk_delay, [f"--{name}={vars(options)[name]}" for name in _PASSED])
     allow_descriptors()
     names = options.only.split(",")
-    found = {name: run_contender(name, options) for name in names}
+    figures_by_name = {name: run_contender(name, options) for name in names}
     for peer, ours in RIVALS.items():
-        if peer in found and ours in found:
-            ratio = found[ours].rate / found[peer].rate
+        if peer in figures_by_name and ours in figures_by_name:
+            ratio = figures_by_name[ours].rate / figures_by_name[peer].rate
             print(f"{ours} / {peer}: {ratio:.1f} times ({'holds' if ratio >= TARGET else 'missed'}, bar {TARGET})")
 
 

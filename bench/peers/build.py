@@ -30,8 +30,8 @@ def build_environment(name: str) -> bool:
     requirements = HERE / "requirements" / f"{name}.txt"
     folder = ENVIRONMENTS / name
     mark = folder / ".built"
-    wanted = _compute_stamp(requirements)
-    if mark.is_file() and mark.read_text(encoding="ascii") == wanted:
+    stamp = _compute_stamp(requirements)
+    if mark.is_file() and mark.read_text(encoding="ascii") == stamp:
         print(f"peers: {name} is ready")
         return True
     print(f"peers: building {name} ...", flush=True)
@@ -47,7 +47,7 @@ def build_environment(name: str) -> bool:
         if subprocess.run(step, check=False).returncode != 0:
             print(f"peers: {name} failed at: {' '.join(step)}", file=sys.stderr)
             return False
-    mark.write_text(wanted, encoding="ascii")
+    mark.write_text(stamp, encoding="ascii")
     return True
 
 
@@ -56,15 +56,15 @@ def main() -> int:
         description="Build the environments of the libraries that tidegate is compared with."
     )
     parser.add_argument("name", nargs="*", help=f"of {', '.join(ENVIRONMENT_NAMES)}; all if none is given")
-    wanted = parser.parse_args().name or ENVIRONMENT_NAMES
-    if unknown := [name for name in wanted if name not in ENVIRONMENT_NAMES]:
+    options = parser.parse_args().name or ENVIRONMENT_NAMES
+    if unknown := [name for name in options if name not in ENVIRONMENT_NAMES]:
         parser.error(f"no environment named {', '.join(unknown)}; there are: {', '.join(ENVIRONMENT_NAMES)}")
     try:
-        built = [build_environment(name) for name in wanted]
+        results = [build_environment(name) for name in options]
     except KeyboardInterrupt:
         print("peers: stopped; run the command again to continue", file=sys.stderr)
         return 130
-    return 0 if all(built) else 1
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":

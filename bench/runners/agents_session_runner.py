@@ -35,12 +35,12 @@ class AgentsSession:
     async def load(self, history: Iterable[Chat]) -> None:
         self.session = SQLiteSession("bench")
         self.view: list[Any] = []
-        incoming = itertools.chain.from_iterable(to_items(said) for said in history)
+        incoming = itertools.chain.from_iterable(to_items(message) for message in history)
         while batch := list(itertools.islice(incoming, BATCH_ITEMS)):
             await self.session.add_items(batch)
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        await self.session.add_items([item for said in new for item in to_items(said)])
+        await self.session.add_items([item for message in new for item in to_items(message)])
         read = ModelInputData(input=await self.session.get_items(self.limit), instructions=None)
         self.view = self.trimmer(CallModelData(model_data=read, agent=self.agent, context=None)).input
 

@@ -20,8 +20,8 @@ HTTP = httpx.AsyncClient(timeout=60, limits=httpx.Limits(max_connections=None, m
 async def pass_on(request: Request) -> Response:
     headers = [(name, value) for name, value in request.headers.items() if name not in ("host", "content-length")]
     body = await request.body()
-    sent = HTTP.build_request("POST", UPSTREAM + request.url.path, headers=headers, content=body)
-    answer = await HTTP.send(sent, stream=True)
+    forwarded = HTTP.build_request("POST", UPSTREAM + request.url.path, headers=headers, content=body)
+    answer = await HTTP.send(forwarded, stream=True)
 
     async def read_pieces() -> AsyncIterator[bytes]:
         try:

@@ -53,11 +53,11 @@ small large early late exact rough stable broken missing empty full slow quick l
 @cache
 def _sentences() -> tuple[str, ...]:
     draw = random.Random(20_240_817)
-    made = []
+    sentences = []
     for _ in range(_SENTENCES):
         words = draw.choices(_WORDS, k=draw.randint(9, 18))
-        made.append(" ".join(words).capitalize() + ". ")
-    return tuple(made)
+        sentences.append(" ".join(words).capitalize() + ". ")
+    return tuple(sentences)
 
 
 def make_text(seed: int, length: int) -> str:
@@ -86,8 +86,8 @@ def _call(call_id: str, seed: int) -> Chat:
 
 def _asks(index: int, ids: list[str]) -> Chat:
     calls = [_call(call_id, index + 10_000_000 + n) for n, call_id in enumerate(ids)]
-    spent = sum(len(call["function"]["arguments"]) for call in calls)
-    return {"role": "assistant", "content": make_text(index, _length(index) - spent), "tool_calls": calls}
+    call_chars = sum(len(call["function"]["arguments"]) for call in calls)
+    return {"role": "assistant", "content": make_text(index, _length(index) - call_chars), "tool_calls": calls}
 
 
 def make_message(index: int) -> Chat:
@@ -96,19 +96,19 @@ def make_message(index: int) -> Chat:
     Cut after any even number of messages from PRELUDE_MESSAGES on, the conversation is ready for a model call: it ends
     in a user message or in a tool result, and no call is left without its answer.
     """
-    said = make_text(index, _length(index))
+    text = make_text(index, _length(index))
     if index == 0:
-        return {"role": "user", "content": said}
+        return {"role": "user", "content": text}
     if index == 1:
         return _asks(1, ["call_1a", "call_1b"])
     if index in (2, 3):
-        return {"role": "tool", "tool_call_id": "call_1a" if index == 2 else "call_1b", "content": said}
+        return {"role": "tool", "tool_call_id": "call_1a" if index == 2 else "call_1b", "content": text}
     pair, second = divmod(index - PRELUDE_MESSAGES, 2)
     closing = pair % 5 == 4
     if closing:
-        return {"role": "user" if second else "assistant", "content": said}
+        return {"role": "user" if second else "assistant", "content": text}
     if second:
-        return {"role": "tool", "tool_call_id": f"call_{index - 1}", "content": said}
+        return {"role": "tool", "tool_call_id": f"call_{index - 1}", "content": text}
     return _asks(index, [f"call_{index}"])
 
 
@@ -117,6 +117,6 @@ def make_messages(start: int, stop: int) -> Iterator[Chat]:
     return (make_message(index) for index in range(start, stop))
 
 
-def count_text_chars(said: Chat) -> int:
+def count_text_chars(message: Chat) -> int:
     """The text of a message: what counts as payload. All of it is ASCII, so characters are bytes."""
-    return len(said["content"]) + sum(len(call["function"]["arguments"]) for call in said.get("tool_calls", ()))
+    return len(message["content"]) + sum(len(call["function"]["arguments"]) for call in message.get("tool_calls", ()))

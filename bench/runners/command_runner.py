@@ -32,9 +32,9 @@ async def _measured(job: Job) -> dict[str, Any]:
     before = _syncs()
     cpu = time.process_time_ns()
     wall = time.perf_counter_ns()
-    told = job()
-    if inspect.isawaitable(told):
-        told = await told
+    result = job()
+    if inspect.isawaitable(result):
+        result = await result
     figures: dict[str, Any] = {
         "wall": (time.perf_counter_ns() - wall) / 1e9,
         "cpu": (time.process_time_ns() - cpu) / 1e9,
@@ -42,7 +42,7 @@ async def _measured(job: Job) -> dict[str, Any]:
     after = _syncs()
     if before is not None and after is not None:
         figures["syncs"] = after - before
-    return figures | (told if isinstance(told, dict) else {})
+    return figures | (result if isinstance(result, dict) else {})
 
 
 async def _serve(runner: object) -> None:

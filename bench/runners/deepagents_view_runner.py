@@ -42,14 +42,14 @@ class DeepAgentsView:
         self.channel = declared.__args__[0].__metadata__[0].from_checkpoint([])
         self.channel.update([convert_messages(history)])
         self.state: dict[str, Any] = {}
-        said = len(self.channel.get())
-        if said > KEPT_MESSAGES:
+        count = len(self.channel.get())
+        if count > KEPT_MESSAGES:
             # The state as a checkpoint gives it back, ten messages after a summary was made.
             self.state["_summarization_event"] = {
-                "cutoff_index": said - KEPT_MESSAGES - 10,
+                "cutoff_index": count - KEPT_MESSAGES - 10,
                 "summary_message": HumanMessage(content=SUMMARY, additional_kwargs={"lc_source": "summarization"}),
                 "file_path": None,
-                "created_at_index": said - 10,
+                "created_at_index": count - 10,
             }
         self.view: list[AnyMessage] = []
 
@@ -59,7 +59,7 @@ class DeepAgentsView:
         return ANSWER
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.channel.update([[convert_message(said) for said in new]])
+        self.channel.update([[convert_message(message) for message in new]])
         self.state["messages"] = self.channel.get()
         request = ModelRequest(model=self.model, messages=self.state["messages"], state=self.state)
         response = self.middleware.wrap_model_call(request, self.hold)

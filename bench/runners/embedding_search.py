@@ -30,9 +30,9 @@ Embed = Callable[[list[str]], Array]
 
 
 def _package(name: str) -> Path:
-    found = importlib.util.find_spec(name)
-    assert found is not None
-    return Path(next(iter(found.submodule_search_locations or ())))
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    return Path(next(iter(spec.submodule_search_locations or ())))
 
 
 def _unit(vectors: Array) -> Array:
@@ -75,13 +75,13 @@ class MiniLM:
         x = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-12)
         return x * self.weights[f"{key}.weight"] + self.weights[f"{key}.bias"]
 
-    def _attention(self, x: Array, hidden: Array, key: str) -> Array:
+    def _attention(self, x: Array, bias: Array, key: str) -> Array:
         many, long, width = x.shape
         query, keys, values = (
             self._linear(x, f"{key}.self.{part}").reshape(many, long, 12, 32).transpose(0, 2, 1, 3)
             for part in ("query", "key", "value")
         )
-        scores = query @ keys.transpose(0, 1, 3, 2) / 32**0.5 + hidden
+        scores = query @ keys.transpose(0, 1, 3, 2) / 32**0.5 + bias
         scores = np.exp(scores - scores.max(-1, keepdims=True))
         scores /= scores.sum(-1, keepdims=True)
         mixed = (scores @ values).transpose(0, 2, 1, 3).reshape(many, long, width)
@@ -94,10 +94,10 @@ class MiniLM:
         table = "embeddings.{}_embeddings.weight".format
         x = self.weights[table("word")][ids] + self.weights[table("position")][: ids.shape[1]]
         x = self._norm(x + self.weights[table("token_type")][0], "embeddings.LayerNorm")
-        hidden = (1 - mask[:, None, None, :]) * np.float32(-1e9)
+        bias = (1 - mask[:, None, None, :]) * np.float32(-1e9)
         for layer in range(6):
             key = f"encoder.layer.{layer}"
-            x = self._attention(x, hidden, f"{key}.attention")
+            x = self._attention(x, bias, f"{key}.attention")
             wide = self._linear(x, f"{key}.intermediate.dense")
             wide = 0.5 * wide * (1 + np.tanh(0.7978845608 * (wide + 0.044715 * wide**3)))
             x = self._norm(self._linear(wide, f"{key}.output.dense") + x, f"{key}.output.LayerNorm")
@@ -122,29 +122,29 @@ def _resident() -> int:
 
 
 def main(name: str) -> None:
-    given = json.load(sys.stdin)
+    job = json.load(sys.stdin)
     before = _resident()
     began = time.process_time()
     embed = MODELS[name]()
     loaded = time.process_time()
     owners: list[int] = []
     chunks: list[str] = []
-    for number, text in enumerate(given["texts"]):
+    for number, text in enumerate(job["texts"]):
         for at in range(0, min(max(len(text), 1), CHUNK * MOST_CHUNKS[name]), CHUNK):
             owners.append(number)
             chunks.append(text[at : at + CHUNK])
     vectors = embed(chunks)
-    built = time.process_time()
+    indexed_at = time.process_time()
     ranks: list[list[int]] = []
-    for query in given["queries"]:
+    for query in job["queries"]:
         order = np.argsort(-(vectors @ embed([query])[0]), kind="stable")
         ranks.append(list(dict.fromkeys(owners[at] for at in order[: KEPT * 6]))[:KEPT])
-    asked = time.process_time()
+    start = time.process_time()
     weight = sum(file.stat().st_size for file in _package(PACKAGES[name]).rglob("*") if file.is_file())
     figures = {
         "load_s": loaded - began,
-        "index_s": built - loaded,
-        "query_ms": 1e3 * (asked - built) / max(1, len(given["queries"])),
+        "index_s": indexed_at - loaded,
+        "query_ms": 1e3 * (start - indexed_at) / max(1, len(job["queries"])),
         "chunks": len(chunks),
         "vector_bytes": int(vectors.nbytes),
         "package_bytes": weight,

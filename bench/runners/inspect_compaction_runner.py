@@ -48,7 +48,7 @@ class InspectCompaction:
             await self.record(self.used())
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.history.extend([to_native(next(_indices), said) for said in new])
+        self.history.extend([to_native(next(_indices), message) for message in new])
         if self.compact is None:
             self.compact = compaction(CompactionTrim(threshold=WINDOW), prefix=self.history[:1], model=self.model)
         self.view, extra = await self.compact.compact_input(self.history)
@@ -60,12 +60,12 @@ class InspectCompaction:
         return json.dumps(body).encode()
 
     def used(self) -> int:
-        spent = 0
+        chars = 0
         for message in self.view:
-            spent += len(message.content)
+            chars += len(message.content)
             if isinstance(message, ChatMessageAssistant) and message.tool_calls:
-                spent += sum(len(call.arguments["note"]) + 40 for call in message.tool_calls)
-        return spent // CHARS_PER_TOKEN
+                chars += sum(len(call.arguments["note"]) + 40 for call in message.tool_calls)
+        return chars // CHARS_PER_TOKEN
 
     async def record(self, tokens: int) -> None:
         usage = ModelUsage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)

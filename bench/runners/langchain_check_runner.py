@@ -29,7 +29,7 @@ class LangChainCheck:
         self.history: list[AnyMessage] = convert_messages(history)
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.history.extend([convert_message(said) for said in new])
+        self.history.extend([convert_message(message) for message in new])
         if self.middleware.before_model({"messages": self.history}, Runtime()) is not None:
             raise RuntimeError("the trigger was reached")
 

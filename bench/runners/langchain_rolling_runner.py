@@ -34,7 +34,7 @@ class LangChainRolling:
         self.state: list[AnyMessage] = convert_messages(deque(history, maxlen=KEPT_MESSAGES + 10))
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.state = add_messages(self.state, [convert_message(said) for said in new])
+        self.state = add_messages(self.state, [convert_message(message) for message in new])
         update = self.middleware.before_model({"messages": self.state}, Runtime())
         if update is not None:
             self.state = add_messages(self.state, update["messages"])

@@ -34,7 +34,7 @@ class LangChainSummary:
         self.view: list[AnyMessage] = []
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.history.extend([convert_message(said) for said in new])
+        self.history.extend([convert_message(message) for message in new])
         update = self.middleware.before_model({"messages": self.history}, Runtime())
         # The first message of an update says that all others are to be removed.
         self.view = self.history if update is None else update["messages"][1:]

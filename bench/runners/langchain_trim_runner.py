@@ -19,7 +19,7 @@ class LangChainTrim:
         self.view: Sequence[AnyMessage] = []
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.history.extend([convert_message(said) for said in new])
+        self.history.extend([convert_message(message) for message in new])
         self.view = trim_messages(
             self.history, max_tokens=WINDOW, strategy="last", token_counter="approximate", start_on="human"
         )

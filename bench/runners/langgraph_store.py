@@ -17,11 +17,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 class LangGraph:
     def steps(self, folder: str, count: int, size: int) -> Job:
         path = Path(folder) / "langgraph.db"
-        said = [make_text(index, size) for index in range(count)]
-        raw = sum(len(json.dumps({"role": "assistant", "content": one})) + 1 for one in said)
+        texts = [make_text(index, size) for index in range(count)]
+        raw = sum(len(json.dumps({"role": "assistant", "content": one})) + 1 for one in texts)
 
         def say(state: MessagesState) -> dict[str, Any]:
-            return {"messages": [AIMessage(said[len(state["messages"])])]}
+            return {"messages": [AIMessage(texts[len(state["messages"])])]}
 
         def more(state: MessagesState) -> str:
             return "say" if len(state["messages"]) < count else END

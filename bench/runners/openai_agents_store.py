@@ -25,26 +25,26 @@ class Agents:
         return job
 
     def append(self, first: int, count: int, size: int) -> Job:
-        said: list[Any] = [
+        items: list[Any] = [
             {"role": "user", "content": make_message(index)["content"][:size]} for index in range(first, first + count)
         ]
 
         async def job() -> None:
-            for item in said:
+            for item in items:
                 await self.session.add_items([item])
 
         return job
 
     def crowd(self, sessions: int, first: int, count: int, size: int) -> Job:
         """Sessions in one file, a task for each."""
-        said: list[Any] = [
+        items: list[Any] = [
             {"role": "user", "content": make_message(index)["content"][:size]} for index in range(first, first + count)
         ]
         while len(self.rooms) < sessions:
             self.rooms.append(SQLiteSession(f"room {len(self.rooms)}", self.folder / "crowd.db"))
 
         async def talk(session: SQLiteSession) -> None:
-            for item in said:
+            for item in items:
                 await session.add_items([item])
 
         async def job() -> None:
@@ -58,7 +58,7 @@ class Agents:
         async def job() -> dict[str, int]:
             path = Path(folder) / f"{size}.db"
             session = SQLiteSession("bench", path)
-            every = itertools.chain.from_iterable(to_items(said) for said in make_messages(0, size))
+            every = itertools.chain.from_iterable(to_items(message) for message in make_messages(0, size))
             while some := list(itertools.islice(every, 1000)):
                 await session.add_items(some)  # type: ignore[arg-type]
             session.close()

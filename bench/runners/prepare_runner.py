@@ -67,23 +67,23 @@ def _seconds() -> float:
 
 async def _timed_calls(runner: Runner, size: int, render: bool) -> Figures:
     await runner.load(make_messages(0, size))
-    spent: list[float] = []
+    seconds: list[float] = []
     body = b""
     at = size
-    while len(spent) <= CALLS:
+    while len(seconds) <= CALLS:
         new = [make_message(at), make_message(at + 1)]
         began = _seconds()
         await runner.prepare(new)
         if render:
             body = await runner.render()
-        spent.append(_seconds() - began)
+        seconds.append(_seconds() - began)
         at += 2
-        if spent[-1] > CALL_BOUND:
-            return {"skipped": f"one call took {spent[-1]:.1f} s of CPU; the bound is {CALL_BOUND:.0f} s"}
+        if seconds[-1] > CALL_BOUND:
+            return {"skipped": f"one call took {seconds[-1]:.1f} s of CPU; the bound is {CALL_BOUND:.0f} s"}
         await runner.record(runner.used())
-        if len(spent) > 3 and sum(spent) > MODE_BOUND:
+        if len(seconds) > 3 and sum(seconds) > MODE_BOUND:
             break
-    steady = [1e3 * second for second in spent[1:]]
+    steady = [1e3 * second for second in seconds[1:]]
     figures: Figures = {
         "median_ms": statistics.median(steady),
         "min_ms": min(steady),
@@ -96,25 +96,25 @@ async def _timed_calls(runner: Runner, size: int, render: bool) -> Figures:
     return figures
 
 
-async def _session(runner: Runner, size: int, bound: float) -> Figures:
+async def _session(runner: Runner, size: int, limit: float) -> Figures:
     """A whole session call after call. What does not end within the bound is reported as far as it went."""
     await runner.load(())
-    spent = 0.0
+    seconds = 0.0
     at = 0
     calls = 0
-    while at < size and spent < bound:
+    while at < size and seconds < limit:
         upto = at + (2 if at else PRELUDE_MESSAGES)
         new = [make_message(index) for index in range(at, upto)]
         began = _seconds()
         await runner.prepare(new)
-        spent += _seconds() - began
+        seconds += _seconds() - began
         tokens = runner.used()
         began = _seconds()
         await runner.record(tokens)
-        spent += _seconds() - began
+        seconds += _seconds() - began
         at = upto
         calls += 1
-    return {"cpu_s": spent, "calls": calls, "messages": at, "partial": at < size, "visible": runner.visible()}
+    return {"cpu_s": seconds, "calls": calls, "messages": at, "partial": at < size, "visible": runner.visible()}
 
 
 def _resident() -> int:
@@ -142,25 +142,30 @@ async def _memory(runner: Runner, size: int) -> Figures:
 
     def counted() -> Iterable[Chat]:
         nonlocal payload
-        for said in make_messages(0, size):
-            payload += count_text_chars(said)
-            yield said
+        for message in make_messages(0, size):
+            payload += count_text_chars(message)
+            yield message
 
     await runner.load(counted())
     last = [make_message(size), make_message(size + 1)]
-    payload += sum(count_text_chars(said) for said in last)
+    payload += sum(count_text_chars(message) for message in last)
     await runner.prepare(last)
     await runner.record(runner.used())
     del last
     _settle()
-    held = _resident() - before
-    return {"held_bytes": held, "payload_bytes": payload, "beyond_bytes": held - payload, "visible": runner.visible()}
+    resident_bytes = _resident() - before
+    return {
+        "held_bytes": resident_bytes,
+        "payload_bytes": payload,
+        "beyond_bytes": resident_bytes - payload,
+        "visible": runner.visible(),
+    }
 
 
-async def _measure(open_runner: Callable[[], Runner], mode: str, size: int, bound: float) -> Figures:
+async def _measure(open_runner: Callable[[], Runner], mode: str, size: int, limit: float) -> Figures:
     runner = open_runner()
     if mode == "session":
-        return await _session(runner, size, bound)
+        return await _session(runner, size, limit)
     if mode == "memory":
         return await _memory(runner, size)
     return await _timed_calls(runner, size, render=mode == "bytes")
@@ -172,14 +177,14 @@ def run_prepare_runner(peer: str, package: str, open_runner: Callable[[], Runner
     parser.add_argument("--size", type=int, default=1_000)
     parser.add_argument("--mode", choices=("call", "bytes", "session", "memory"), default="call")
     parser.add_argument("--bound", type=float, default=120.0, help="CPU seconds a session may take before it is cut")
-    given = parser.parse_args()
-    if given.size < PRELUDE_MESSAGES or given.size % 2:
+    options = parser.parse_args()
+    if options.size < PRELUDE_MESSAGES or options.size % 2:
         parser.error(f"--size must be an even number, {PRELUDE_MESSAGES} or more")
     logging.disable(logging.WARNING)
-    line: Figures = {"peer": peer, "mode": given.mode, "size": given.size}
+    line: Figures = {"peer": peer, "mode": options.mode, "size": options.size}
     try:
         line |= {"package": package, "version": version(package)}
-        line |= asyncio.run(_measure(open_runner, given.mode, given.size, given.bound))
+        line |= asyncio.run(_measure(open_runner, options.mode, options.size, options.bound))
     except KeyboardInterrupt:
         sys.exit(130)
     except Exception as error:  # noqa: BLE001 - one peer's failure is a line of the report, whatever it is

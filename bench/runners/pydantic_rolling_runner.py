@@ -25,11 +25,11 @@ class PydanticRolling(PydanticWindow):
         self.tokens = len(self.history) * MEAN_CHARS // CHARS_PER_TOKEN
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        said = [to_native(message) for message in new]
-        for message in said:
+        messages = [to_native(message) for message in new]
+        for message in messages:
             if isinstance(message, ModelResponse):
                 message.usage = RequestUsage(input_tokens=self.tokens, output_tokens=0)
-        self.history.extend(said)
+        self.history.extend(messages)
         self.view = await self.trimmed(self.history)
 
     async def record(self, tokens: int) -> None:

@@ -39,7 +39,7 @@ class PydanticWindow:
         self.window = SlidingWindowCompaction[None](max_tokens=WINDOW, keep_messages=self.keep)
 
     async def load(self, history: Iterable[Chat]) -> None:
-        self.history: list[ModelMessage] = [to_native(said) for said in history]
+        self.history: list[ModelMessage] = [to_native(message) for message in history]
         self.view: list[ModelMessage] = []
 
     async def trimmed(self, messages: list[ModelMessage]) -> list[ModelMessage]:
@@ -55,7 +55,7 @@ class PydanticWindow:
         return context.messages
 
     async def prepare(self, new: Sequence[Chat]) -> None:
-        self.history.extend([to_native(said) for said in new])
+        self.history.extend([to_native(message) for message in new])
         self.view = await self.trimmed(list(self.history))
 
     async def render(self) -> bytes:

@@ -42,9 +42,9 @@ def make_texts() -> Iterator[str]:
 
 def take_time(act: Callable[[], object]) -> float:
     """Milliseconds."""
-    begun = time.perf_counter()
+    start = time.perf_counter()
     act()
-    return (time.perf_counter() - begun) * 1000
+    return (time.perf_counter() - start) * 1000
 
 
 def run_saver(make: Callable[[str, str], Saver]) -> None:

@@ -73,8 +73,8 @@ async def run_team(
     adds: list[float] = []
     reads: list[float] = []
     gc.collect()
-    begun = time.monotonic()
-    end = begun + seconds
+    begin = time.monotonic()
+    end = begin + seconds
     cpu = time.process_time()
 
     async def work(number: int) -> None:
@@ -92,14 +92,14 @@ async def run_team(
         while (now := time.monotonic()) < end:
             await asyncio.sleep(_TICK)
             # The first second is left out: all tasks begin at the same moment.
-            if now > begun + 1:
+            if now > begin + 1:
                 figures.longest_stall = max(figures.longest_stall, (time.monotonic() - now - _TICK) * 1000)
             if not figures.memory and now > end - seconds * 3 / 4:
                 figures.take_sizes()
         figures.take_sizes()
 
     await asyncio.gather(watch(), *map(work, range(sessions)))
-    figures.seconds = time.monotonic() - begun
+    figures.seconds = time.monotonic() - begin
     figures.appends = len(adds)
     figures.cpu_seconds = time.process_time() - cpu
     figures.add, figures.read = find_percentiles(adds), find_percentiles(reads)

@@ -32,10 +32,10 @@ class Ours:
         self.session = Session("none", policy=policy, window=WINDOW, count="chars/4")
         self.body = b""
         fresh = 0
-        for said in history:
-            self.session.add(said)
+        for message in history:
+            self.session.add(message)
             fresh += 1
-            if fresh >= 50 and said["role"] != "assistant":
+            if fresh >= 50 and message["role"] != "assistant":
                 self.session.fit()
                 fresh = 0
         self.session.fit()

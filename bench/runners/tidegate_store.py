@@ -74,8 +74,8 @@ class Ours:
         return [log.head for log in self.rooms[:sessions]]
 
     def _kept(self, heads: list[int], count: int) -> dict[str, int]:
-        kept = sum(log.head - head for log, head in zip(self.rooms, heads, strict=False))
-        return {} if kept == count else {"failed": f"only {kept} appends were made"}  # type: ignore[dict-item]
+        appends = sum(log.head - head for log, head in zip(self.rooms, heads, strict=False))
+        return {} if appends == count else {"failed": f"only {appends} appends were made"}  # type: ignore[dict-item]
 
 
 if __name__ == "__main__":

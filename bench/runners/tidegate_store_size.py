@@ -45,7 +45,7 @@ class Disk:
         def job() -> dict[str, int]:
             logs, index = Path(folder) / "logs", Path(folder) / "index"
             store, blobs = SqliteStore(logs), Blobs(logs / "blobs")
-            raw = told = 0
+            raw = number = 0
             names: list[str] = []
 
             def lines(read_to: Callable[[str], int]) -> Iterator[LogLine]:
@@ -56,20 +56,20 @@ class Disk:
             for name, messages in sources(source):
                 names.append(name)
                 log = KeptLog(store, name, blobs)
-                for message in islice(messages, count - told):
+                for message in islice(messages, count - number):
                     raw += len(json.dumps(message, ensure_ascii=False).encode()) + 1
-                    for parsed in parse_any_message(message):
-                        log.append(Event(log.head + 1, 0.0, MessageAdded(parsed, 1)))
-                    told += 1
-                    if told % AT_ONCE == 0:
+                    for part in parse_any_message(message):
+                        log.append(Event(log.head + 1, 0.0, MessageAdded(part, 1)))
+                    number += 1
+                    if number % AT_ONCE == 0:
                         search.refresh()
                 search.refresh()
-                if told >= count:
+                if number >= count:
                     break
             search.close()
             store.close()
             sizes = {"log": size_of(logs), "index": size_of(index)}
-            return {"raw": raw, "messages": told, "sessions": len(names), **sizes}
+            return {"raw": raw, "messages": number, "sessions": len(names), **sizes}
 
         return job
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tests.crash.worlds import NAME, Json, Settings, World, turn
 from tests.store.sqlite_files import noise
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.tables import MIGRATIONS
 
 
 class Op(NamedTuple):

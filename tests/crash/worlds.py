@@ -12,7 +12,7 @@ from tidegate.session.session import Session
 from tidegate.store.blobs import Blobs
 from tidegate.store.sqlite import SqliteStore
 from tidegate.store.sqlite.connection import FILE, Migration, Step
-from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.tables import MIGRATIONS
 from tidegate.store.store import Store
 
 NAME = "s"

@@ -40,11 +40,11 @@ def test_the_order() -> None:
     async def run() -> list[ResolvedWindow]:
         async with Stub(listing({"id": "gpt-4o", "max_model_len": 32_768})) as server:
             learned = LearnedWindows()
-            truth = truth_of(base_url=server.root, learned=learned)
+            truth = truth_of(base_url=server.root, learned_windows=learned)
             seen = [truth.window, await truth.query_server()]
             assert truth.learn(OVERFLOW)
             seen.append(await truth.query_server())
-            by_hand = truth_of(setting=9_000, base_url=server.root, learned=learned)
+            by_hand = truth_of(setting=9_000, base_url=server.root, learned_windows=learned)
             seen.append(await by_hand.query_server())
             before = len(server.seen)
             await by_hand.query_server(again=True)
@@ -101,13 +101,13 @@ def test_a_server_that_names_more_than_it_did_is_believed() -> None:
         answers = dict(listing({"id": "gpt-4o", "max_model_len": 200_000}))
         async with Stub(answers) as server:
             learned = LearnedWindows()
-            first = truth_of(base_url=server.root, learned=learned)
+            first = truth_of(base_url=server.root, learned_windows=learned)
             await first.query_server()
             assert first.learn(OVERFLOW)
-            same = truth_of(base_url=server.root, learned=learned)
+            same = truth_of(base_url=server.root, learned_windows=learned)
             assert ((await same.query_server()).tokens, same.forgotten_notice) == (131_072, "")
             answers |= listing({"id": "gpt-4o", "max_model_len": 262_144})
-            truth = truth_of(base_url=server.root, learned=learned)
+            truth = truth_of(base_url=server.root, learned_windows=learned)
             told = await truth.query_server()
             assert (told.tokens, told.source) == (262_144, "server")
             assert truth.forgotten_notice == (
@@ -116,7 +116,7 @@ def test_a_server_that_names_more_than_it_did_is_believed() -> None:
             )
             assert learned.to_records() == []
             assert truth.learn(OVERFLOW), "and if it is refused again, that is the newest word"
-            again = truth_of(base_url=server.root, learned=learned)
+            again = truth_of(base_url=server.root, learned_windows=learned)
             assert ((await again.query_server()).tokens, again.forgotten_notice) == (131_072, "")
 
     asyncio.run(run())
@@ -149,7 +149,7 @@ def test_only_what_is_named_is_learned() -> None:
     for fault in (bare, limit):
         assert learned.learn("", "m", fault) is None
     assert learned.to_records() == []
-    assert truth_of(learned=learned).window.tokens == 128_000
+    assert truth_of(learned_windows=learned).window.tokens == 128_000
 
 
 def test_what_was_learned_belongs_to_a_model_at_an_address_and_can_be_kept() -> None:
@@ -216,7 +216,9 @@ def test_a_real_llama_cpp_server() -> None:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = 1
     server = xllamacpp.Server(params)
     try:
-        truth = WindowResolver("local/smollm2", base_url=f"{server.listening_address}/v1", learned=LearnedWindows())
+        truth = WindowResolver(
+            "local/smollm2", base_url=f"{server.listening_address}/v1", learned_windows=LearnedWindows()
+        )
         told = asyncio.run(truth.query_server())
         assert (told.tokens, told.source, told.is_final) == (256, "server", True)
     finally:

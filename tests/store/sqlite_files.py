@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.tables import MIGRATIONS
 from tidegate.store.store import AsyncAppendStore
 
 FILE = "tidegate.db"

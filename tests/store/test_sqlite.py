@@ -18,8 +18,8 @@ from tidegate.store.errors import DamagedData, SessionNotFound
 from tidegate.store.memory import MemoryStore
 from tidegate.store.session_log import KeptLog
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rows import PACK_BYTES
+from tidegate.store.sqlite.tables import MIGRATIONS
 from tidegate.store.store import Store, list_page
 
 

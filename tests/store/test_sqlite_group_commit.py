@@ -25,7 +25,7 @@ from tidegate.store.errors import StaleHead
 from tidegate.store.group_commit import MAX_QUEUED, MAX_WOKEN, Append, GroupCommit
 from tidegate.store.memory import MemoryStore
 from tidegate.store.sqlite import SqliteStore
-from tidegate.store.sqlite.migrations import MIGRATIONS
+from tidegate.store.sqlite.tables import MIGRATIONS
 from tidegate.store.store import AsyncAppendStore, Store
 
 NAMES = [f"room {number}" for number in range(20)]

@@ -58,8 +58,8 @@ class TranscriptSummaryClient:
             self.by_call[message["role"], name] = message
 
     def turn(self, role: str, text: str) -> Chat:
-        found = _CALL_ID.search(text)
-        recorded = self.by_call.get((role, found[1])) if found else None
+        match = _CALL_ID.search(text)
+        recorded = self.by_call.get((role, match[1])) if match else None
         return recorded or {"role": role, "content": text}
 
     async def get_response(self, messages: Sequence[Message], **_: Any) -> ChatResponse:
@@ -103,10 +103,10 @@ class AgentFrameworkWindow:
         return self.known.get(message.message_id) or {"role": message.role, "content": message.text}
 
     def build_request(self) -> list[Chat]:
-        kept = self.loop.run_until_complete(
+        messages = self.loop.run_until_complete(
             apply_compaction(self.said, strategy=self.strategy, tokenizer=self.tokenizer)
         )
-        return [*self.head, *map(self.to_chat, kept)]
+        return [*self.head, *map(self.to_chat, messages)]
 
     def take_summary_costs(self) -> list[dict[str, int]]:
         return self.summarizer.take_summary_costs()

@@ -53,14 +53,14 @@ def count_leading_system(messages: Sequence[Chat]) -> int:
 
 def split_chat_groups(messages: Sequence[Chat]) -> list[list[Chat]]:
     """Split into groups that can only be dropped whole: an assistant message with its results, else one message."""
-    made: list[list[Chat]] = []
+    groups: list[list[Chat]] = []
     for message in messages:
-        joins = message.get("role") == "tool" and made and made[-1][0].get("tool_calls")
+        joins = message.get("role") == "tool" and groups and groups[-1][0].get("tool_calls")
         if joins:
-            made[-1].append(message)
+            groups[-1].append(message)
         else:
-            made.append([message])
-    return made
+            groups.append([message])
+    return groups
 
 
 def parse_arguments_object(call: Chat) -> dict[str, Any]:

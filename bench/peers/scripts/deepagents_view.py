@@ -58,15 +58,15 @@ class DeepAgentsView:
         self.sent: list[AnyMessage] = []
 
     def add_message(self, index: int, message: Chat) -> None:
-        made = self.converter.to_native(index, message)
-        if isinstance(made, ToolMessage):
-            call = self.calls.get(made.tool_call_id) or {"name": "", "args": {}, "id": made.tool_call_id}
+        native = self.converter.to_native(index, message)
+        if isinstance(native, ToolMessage):
+            call = self.calls.get(native.tool_call_id) or {"name": "", "args": {}, "id": native.tool_call_id}
             request = ToolCallRequest(tool_call=call, tool=None, state={"messages": []}, runtime=None)
-            made = self.files.wrap_tool_call(request, lambda _: made)
-        elif isinstance(made, AIMessage):
-            self.calls.update({call["id"]: call for call in made.tool_calls})
-        if made is not None:
-            self.state["messages"].append(made)
+            native = self.files.wrap_tool_call(request, lambda _: native)
+        elif isinstance(native, AIMessage):
+            self.calls.update({call["id"]: call for call in native.tool_calls})
+        if native is not None:
+            self.state["messages"].append(native)
 
     def capture_request(self, request: ModelRequest) -> ModelResponse:
         """Where the model would be called."""
@@ -82,9 +82,9 @@ class DeepAgentsView:
         if not isinstance(response, ExtendedModelResponse):
             return response
         update = dict(response.command.update or {}) if response.command is not None else {}
-        changed = update.pop("messages", [])
-        if changed:
-            self.state["messages"] = list(add_messages(self.state["messages"], changed))
+        messages = update.pop("messages", [])
+        if messages:
+            self.state["messages"] = list(add_messages(self.state["messages"], messages))
         self.state.update(update)
         return response.model_response
 

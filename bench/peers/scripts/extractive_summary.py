@@ -44,42 +44,42 @@ class ExtractiveSummarizer:
 
 def write_extractive_summary(messages: Sequence[Chat], limit: int) -> str:
     """Return a summary of at most `limit` characters."""
-    found: dict[str, list[str]] = {section: [] for section in _SECTION_SHARES}
+    lines_by_section: dict[str, list[str]] = {section: [] for section in _SECTION_SHARES}
     outcomes = {message["tool_call_id"]: read_chat_text(message) for message in messages if message.get("tool_call_id")}
     for message in messages:
         text = read_chat_text(message)
         if SUMMARY_TITLE in text:
-            _carry(text, found)
+            _carry(text, lines_by_section)
         elif message["role"] == "user":
-            found["Said by the user"].append(_short(text, _QUOTE))
-            found["Files and addresses"] += _NAME.findall(text[:2000])
+            lines_by_section["Said by the user"].append(_short(text, _QUOTE))
+            lines_by_section["Files and addresses"] += _NAME.findall(text[:2000])
         elif message["role"] == "assistant":
-            found["Last said"] = [_short(text, _QUOTE)] if text.strip() else found["Last said"]
-            _calls(message, outcomes, found)
+            lines_by_section["Last said"] = [_short(text, _QUOTE)] if text.strip() else lines_by_section["Last said"]
+            _calls(message, outcomes, lines_by_section)
     lines = [SUMMARY_TITLE]
     for section, share in _SECTION_SHARES.items():
-        kept = _newest(found[section], int(share * (limit - 100)))
-        if kept:
-            lines += [f"{section}:", *(f"- {line}" for line in kept)]
+        newest = _newest(lines_by_section[section], int(share * (limit - 100)))
+        if newest:
+            lines += [f"{section}:", *(f"- {line}" for line in newest)]
     return "\n".join(lines)[:limit]
 
 
-def _calls(message: Chat, outcomes: dict[str, str], found: dict[str, list[str]]) -> None:
+def _calls(message: Chat, outcomes: dict[str, str], lines_by_section: dict[str, list[str]]) -> None:
     for call in message.get("tool_calls") or ():
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         outcome = outcomes.get(call.get("id"), "").strip().split("\n", 1)[0]
-        found["Done"].append(f"{name} {_short(arguments, _CALL)} -> {_short(outcome, _FIRST_LINE)}")
-        found["Files and addresses"] += _NAME.findall(arguments[:2000])
+        lines_by_section["Done"].append(f"{name} {_short(arguments, _CALL)} -> {_short(outcome, _FIRST_LINE)}")
+        lines_by_section["Files and addresses"] += _NAME.findall(arguments[:2000])
 
 
-def _carry(text: str, found: dict[str, list[str]]) -> None:
+def _carry(text: str, lines_by_section: dict[str, list[str]]) -> None:
     """Add the lines of an earlier summary, without the text that a peer put around it."""
     section = ""
     for line in text[text.index(SUMMARY_TITLE) :].split("\n"):
-        if line.removesuffix(":") in found:
+        if line.removesuffix(":") in lines_by_section:
             section = line.removesuffix(":")
         elif section and line.startswith("- "):
-            found[section].append(line[2:])
+            lines_by_section[section].append(line[2:])
 
 
 def _short(text: str, most: int) -> str:
@@ -92,11 +92,11 @@ def _newest(lines: Iterable[str], room: int) -> list[str]:
     distinct = list(dict.fromkeys(line for line in reversed(list(lines)) if line))
     if not distinct:
         return []
-    kept = [distinct[-1]]
+    newest = [distinct[-1]]
     room -= len(distinct[-1]) + 3
     for line in distinct[:-1]:
         room -= len(line) + 3
         if room < 0:
             break
-        kept.insert(1, line)
-    return kept
+        newest.insert(1, line)
+    return newest

@@ -63,13 +63,13 @@ class InspectCompaction:
         self.compact: Any = None
 
     def add_message(self, index: int, message: Chat) -> None:
-        made = to_native(index, message)
-        self.known[made.id] = (message, made)
-        self.history.append(made)
+        native = to_native(index, message)
+        self.known[native.id] = (message, native)
+        self.history.append(native)
 
     def to_chat(self, message: ChatMessage) -> Chat:
-        recorded, made = self.known.get(message.id, (None, None))
-        if message is made:
+        recorded, native = self.known.get(message.id, (None, None))
+        if message is native:
             return recorded
         text = message.content if isinstance(message.content, str) else message.text
         if isinstance(message, ChatMessageTool):  # an edited one has a new id, and still the call's
@@ -82,21 +82,21 @@ class InspectCompaction:
         if self.compact is None:
             # As its own agents have it: what was there before the model first spoke is always preserved.
             self.compact = compaction(self.strategy, prefix=list(self.history), model=self.model)
-        kept, extra = await self.compact.compact_input(self.history)
+        messages, extra = await self.compact.compact_input(self.history)
         if extra is not None:
             self.history.append(extra)
-        used = count_chat_tokens([self.to_chat(message) for message in kept])
-        usage = ModelUsage(input_tokens=used, output_tokens=0, total_tokens=used)
-        await self.compact.record_output(kept, ModelOutput(model="played", usage=usage))
-        return list(kept)
+        tokens = count_chat_tokens([self.to_chat(message) for message in messages])
+        usage = ModelUsage(input_tokens=tokens, output_tokens=0, total_tokens=tokens)
+        await self.compact.record_output(messages, ModelOutput(model="played", usage=usage))
+        return list(messages)
 
     def build_request(self) -> list[Chat]:
         try:
-            kept = self.loop.run_until_complete(self.decided())
+            messages = self.loop.run_until_complete(self.decided())
         except RuntimeError as refusal:
             left, _ = self.loop.run_until_complete(self.strategy.compact(self.model, self.history, []))
             raise PeerRefusal(str(refusal), [self.to_chat(message) for message in left]) from refusal
-        return [self.to_chat(message) for message in kept]
+        return [self.to_chat(message) for message in messages]
 
     def take_summary_costs(self) -> list[dict[str, int]]:
         return self.summarizer.take_summary_costs()

@@ -33,9 +33,9 @@ class LangChainClear:
         self.sent: list[AnyMessage] = []
 
     def add_message(self, index: int, message: Chat) -> None:
-        made = self.converter.to_native(index, message)
-        if made is not None:
-            self.state.append(made)
+        native = self.converter.to_native(index, message)
+        if native is not None:
+            self.state.append(native)
 
     def capture_request(self, request: ModelRequest) -> ModelResponse:
         """Where the model would be called."""

@@ -27,9 +27,9 @@ class LangChainConverter:
         if message["role"] in SYSTEM_ROLES and not self.known:
             self.head.append(message)
             return None
-        made = to_native(f"m{index}", message)
-        self.known[made.id] = (message, made)
-        return made
+        native = to_native(f"m{index}", message)
+        self.known[native.id] = (message, native)
+        return native
 
     def make_system_message(self) -> SystemMessage | None:
         return SystemMessage("\n\n".join(map(read_chat_text, self.head))) if self.head else None

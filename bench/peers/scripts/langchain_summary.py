@@ -36,9 +36,9 @@ class LangChainSummary:
         self.state: list[AnyMessage] = []
 
     def add_message(self, index: int, message: Chat) -> None:
-        made = self.converter.to_native(index, message)
-        if made is not None:
-            self.state.append(made)
+        native = self.converter.to_native(index, message)
+        if native is not None:
+            self.state.append(native)
 
     def build_request(self) -> list[Chat]:
         update = self.middleware.before_model({"messages": self.state}, Runtime())

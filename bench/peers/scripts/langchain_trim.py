@@ -23,12 +23,12 @@ class LangChainTrim:
         self.state: list[AnyMessage] = []
 
     def add_message(self, index: int, message: Chat) -> None:
-        made = self.converter.to_native(index, message)
-        if made is not None:
-            self.state.append(made)
+        native = self.converter.to_native(index, message)
+        if native is not None:
+            self.state.append(native)
 
     def build_request(self) -> list[Chat]:
-        kept = trim_messages(
+        messages = trim_messages(
             self.state,
             max_tokens=max(1, self.most - count_chat_tokens(self.converter.head)),
             strategy="last",
@@ -36,7 +36,7 @@ class LangChainTrim:
             start_on=self.start_on,
             include_system=True,
         )
-        return self.converter.to_request(kept)
+        return self.converter.to_request(messages)
 
     def take_summary_costs(self) -> list[dict[str, int]]:
         return []

@@ -33,13 +33,13 @@ class OpenAITrimmer:
 
     def build_request(self) -> list[Chat]:
         read = ModelInputData(input=list(self.items), instructions=None)
-        kept = self.trimmer(CallModelData(model_data=read, agent=self.agent, context=None)).input
+        view_items = self.trimmer(CallModelData(model_data=read, agent=self.agent, context=None)).input
         view = list(self.messages)
         # The trimmer replaces items and leaves their order: what it left alone is the very item it was given.
-        for given, made in zip(self.items, kept, strict=True):
-            if made is not given:
-                at = self.outputs[made["call_id"]]
-                view[at] = {**self.messages[at], "content": made["output"]}
+        for item, view_item in zip(self.items, view_items, strict=True):
+            if view_item is not item:
+                at = self.outputs[view_item["call_id"]]
+                view[at] = {**self.messages[at], "content": view_item["output"]}
         return view
 
     def take_summary_costs(self) -> list[dict[str, int]]:

@@ -35,7 +35,7 @@ class OpencodePrune:
 
     def prune(self) -> None:
         """What is done when a turn has ended, that is, before the user's next words."""
-        turns, seen, freed = 0, 0.0, 0.0
+        turns, total, freed = 0, 0.0, 0.0
         old: list[int] = []
         for at in range(len(self.said) - 1, -1, -1):
             message = self.said[at]
@@ -47,8 +47,8 @@ class OpencodePrune:
             if at in self.cleared:
                 break
             tokens = len(read_chat_text(message)) / CHARS_PER_TOKEN
-            seen += tokens
-            if seen > self.protect:
+            total += tokens
+            if total > self.protect:
                 freed += tokens
                 old.append(at)
         if freed > self.minimum:

@@ -61,12 +61,12 @@ class PydanticTiered:
     def __init__(self, window: int, settings: dict[str, Any]) -> None:
         self.summarizer = ExtractiveSummarizer(window)
         self.model = FunctionModel(self.written)
-        made = {
+        by_name = {
             "clear": ClearToolResults(max_tokens=1),
             "slide": SlidingWindowCompaction(max_messages=1),
             "summarize": SummarizingCompaction(model=self.model, max_messages=1),
         }
-        tiers = [made[name] for name in settings["tiers"]]
+        tiers = [by_name[name] for name in settings["tiers"]]
         self.tiered: Any = TieredCompaction(tiers=tiers, target_tokens=int(settings["target"] * window))
         self.loop = asyncio.new_event_loop()
         self.known = _PartOrigins()
@@ -75,8 +75,8 @@ class PydanticTiered:
 
     def written(self, messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
         """The model that its summaries are asked from: the transcript it sends is taken apart into messages again."""
-        asked = "\n".join(str(part.content) for part in messages[-1].parts if isinstance(part, UserPromptPart))
-        return ModelResponse(parts=[TextPart(self.summarizer.write(_parse_transcript(asked)))])
+        transcript = "\n".join(str(part.content) for part in messages[-1].parts if isinstance(part, UserPromptPart))
+        return ModelResponse(parts=[TextPart(self.summarizer.write(_parse_transcript(transcript)))])
 
     def add_message(self, index: int, message: Chat) -> None:
         parts = to_parts(message)
@@ -104,14 +104,14 @@ class PydanticTiered:
             # Calls are never cleared with these settings: a response is there as it was recorded or not at all.
             recorded = self.known.of(message.parts[0])
             return [recorded] if recorded else []
-        told: list[Chat] = []
+        chats: list[Chat] = []
         for part in message.parts:
             if isinstance(part, ToolReturnPart):
                 same, text = self.known.returns[part.tool_call_id], str(part.content)
-                told.append(same if text == read_chat_text(same) else {**same, "content": text})
+                chats.append(same if text == read_chat_text(same) else {**same, "content": text})
             else:
-                told.append(self.known.of(part) or {"role": "user", "content": str(part.content)})
-        return told
+                chats.append(self.known.of(part) or {"role": "user", "content": str(part.content)})
+        return chats
 
     def build_request(self) -> list[Chat]:
         context = RunContext(deps=None, model=self.model, usage=RunUsage(), messages=self.run)
@@ -123,7 +123,7 @@ class PydanticTiered:
         )
         self.loop.run_until_complete(self.tiered.before_model_request(context, request))
         self.run = list(context.messages)
-        return [*self.head, *(made for message in self.run for made in self.to_chat(message))]
+        return [*self.head, *(chat for message in self.run for chat in self.to_chat(message))]
 
     def take_summary_costs(self) -> list[dict[str, int]]:
         return self.summarizer.take_summary_costs()

@@ -57,12 +57,12 @@ def _make_record(peer: PeerSession, window: int, guarded: bool, position: _Recor
         view = refusal.view
     except Exception as failure:  # noqa: BLE001 - an error of a library is its answer to this request
         return {"error": f"{type(failure).__name__}: {failure}"[:500]}
-    if found := find_request_defects(view, window, position.first):
-        record["faults"] = found
+    if faults := find_request_defects(view, window, position.first):
+        record["faults"] = faults
         if guarded:
-            made = guard_request(view, window, position.newest)
-            record["guarded"] = {"tokens": count_chat_tokens(view), "dropped": made.dropped, "clipped": made.clipped}
-            view = made.messages
+            guard = guard_request(view, window, position.newest)
+            record["guarded"] = {"tokens": count_chat_tokens(view), "dropped": guard.dropped, "clipped": guard.clipped}
+            view = guard.messages
     return {**record, "messages": view}
 
 

@@ -65,20 +65,20 @@ def _compress_records(records: Iterator[_Json]) -> Iterator[_Json]:
     """Yield each record with its messages as positions in a table, and with the CPU seconds it took."""
     table: dict[int, int] = {}
     by_text: dict[str, int] = {}
-    seen: list[_Json] = []  # referenced, so that no id is used twice
+    references: list[_Json] = []  # referenced, so that no id is used twice
     while True:
-        begun = time.process_time()
+        start = time.process_time()
         record = next(records, None)
         if record is None:
             return
-        record["cpu"] = round(time.process_time() - begun, 6)
+        record["cpu"] = round(time.process_time() - start, 6)
         messages = record.pop("messages", None)
         if messages is not None:
             new: list[_Json] = []
             for message in messages:
                 if id(message) not in table:
                     text = json.dumps(message)
-                    seen.append(message)
+                    references.append(message)
                     if text not in by_text:
                         by_text[text] = len(by_text)
                         new.append(message)

@@ -32,24 +32,24 @@ class GuardedRequest(NamedTuple):
 
 def _is_whole_group(group: Sequence[Chat]) -> bool:
     """Return whether every call is answered once and every result has its call."""
-    wanted = [call.get("id") for call in group[0].get("tool_calls") or ()]
-    given = [message.get("tool_call_id") for message in group if message.get("role") == "tool"]
-    return sorted(map(str, wanted)) == sorted(map(str, given))
+    call_ids = [call.get("id") for call in group[0].get("tool_calls") or ()]
+    answer_ids = [message.get("tool_call_id") for message in group if message.get("role") == "tool"]
+    return sorted(map(str, call_ids)) == sorted(map(str, answer_ids))
 
 
 def find_request_defects(view: Sequence[Chat], window: int, begins: Sequence[Chat] = ()) -> list[str]:
     """Return the defects for which a provider would reject this request. A request may begin as the recording does."""
-    found = []
+    defects = []
     if not fits_window(view, window):
-        found.append("over")
-    said = view[count_leading_system(view) :]
-    if not said:
-        return [*found, "empty"]
-    if said[0].get("role") != "user" and said[0] not in begins:
-        found.append("headless")
-    if not all(map(_is_whole_group, split_chat_groups(said))):
-        found.append("unpaired")
-    return found
+        defects.append("over")
+    conversation = view[count_leading_system(view) :]
+    if not conversation:
+        return [*defects, "empty"]
+    if conversation[0].get("role") != "user" and conversation[0] not in begins:
+        defects.append("headless")
+    if not all(map(_is_whole_group, split_chat_groups(conversation))):
+        defects.append("unpaired")
+    return defects
 
 
 def guard_request(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> GuardedRequest:
@@ -60,30 +60,31 @@ def guard_request(view: Sequence[Chat], window: int, newest: Sequence[Chat]) -> 
     only if the newest group alone is too large.
     """
     head = list(view[: count_leading_system(view)])
-    said = [group for group in split_chat_groups(view[len(head) :]) if _is_whole_group(group)] or [
+    groups = [group for group in split_chat_groups(view[len(head) :]) if _is_whole_group(group)] or [
         list(newest) or [FILLER_MESSAGE]
     ]
-    dropped = len(view) - len(head) - sum(map(len, said))
+    drops = len(view) - len(head) - sum(map(len, groups))
     room = window * CHARS_PER_TOKEN - sum(map(count_chars, head))
-    weights = [sum(map(count_chars, group)) for group in said]
-    held = sum(weights)
+    weights = [sum(map(count_chars, group)) for group in groups]
+    size = sum(weights)
     first = 0
     while (
-        first < len(said) - 1 and held + (0 if said[first][0]["role"] == "user" else count_chars(FILLER_MESSAGE)) > room
+        first < len(groups) - 1
+        and size + (0 if groups[first][0]["role"] == "user" else count_chars(FILLER_MESSAGE)) > room
     ):
-        held -= weights[first]
-        dropped += len(said[first])
+        size -= weights[first]
+        drops += len(groups[first])
         first += 1
-    kept = [message for group in said[first:] for message in group]
-    if kept[0]["role"] != "user":
-        kept.insert(0, FILLER_MESSAGE)
-    messages = head + kept
-    clipped = 0
+    tail = [message for group in groups[first:] for message in group]
+    if tail[0]["role"] != "user":
+        tail.insert(0, FILLER_MESSAGE)
+    messages = head + tail
+    clips = 0
     while not fits_window(messages, window) and (at := _longest(messages)) is not None:
         excess = sum(map(count_chars, messages)) - window * CHARS_PER_TOKEN
         messages[at] = _cut(messages[at], excess)
-        clipped += 1
-    return GuardedRequest(messages, dropped, clipped)
+        clips += 1
+    return GuardedRequest(messages, drops, clips)
 
 
 def _longest(messages: Sequence[Chat]) -> int | None:

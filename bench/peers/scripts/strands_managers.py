@@ -71,34 +71,34 @@ class StrandsManaging:
             messages[-1]["content"].append(_make_result_block(message))
             self.known[id(messages[-1])][1].append(message)
             return
-        made = to_native(message)
-        messages.append(made)
-        self.known[id(made)] = (made, [message])
+        native = to_native(message)
+        messages.append(native)
+        self.known[id(native)] = (native, [message])
         if message["role"] == "assistant" and not message.get("tool_calls"):
             self.manager.apply_management(self.agent)
 
-    def to_chat(self, made: _NativeMessage) -> list[Chat]:
-        if id(made) not in self.known:
-            text = "\n".join(block.get("text", "") for block in made["content"])
-            return [{"role": made["role"], "content": text}]
-        recorded = self.known[id(made)][1]
+    def to_chat(self, native: _NativeMessage) -> list[Chat]:
+        if id(native) not in self.known:
+            text = "\n".join(block.get("text", "") for block in native["content"])
+            return [{"role": native["role"], "content": text}]
+        recorded = self.known[id(native)][1]
         if recorded[0]["role"] != "tool":
             return recorded
-        told = []
-        for message, block in zip(recorded, made["content"], strict=True):
+        chats = []
+        for message, block in zip(recorded, native["content"], strict=True):
             text = "".join(part.get("text", "") for part in block["toolResult"]["content"])
-            told.append(message if text == read_chat_text(message) else {**message, "content": text})
-        return told
+            chats.append(message if text == read_chat_text(message) else {**message, "content": text})
+        return chats
 
     def chats(self, messages: list[_NativeMessage]) -> list[Chat]:
-        return [message for made in messages for message in self.to_chat(made)]
+        return [message for native in messages for message in self.to_chat(native)]
 
     def view(self) -> list[Chat]:
         return [*self.head, *self.chats(self.agent.messages)]
 
     def build_request(self) -> list[Chat]:
-        held = count_chat_tokens(self.view())
-        self.agent.hooks.invoke_callbacks(BeforeModelCallEvent(agent=self.agent, projected_input_tokens=held))
+        tokens = count_chat_tokens(self.view())
+        self.agent.hooks.invoke_callbacks(BeforeModelCallEvent(agent=self.agent, projected_input_tokens=tokens))
         while not fits_window(view := self.view(), self.window):
             try:
                 self.manager.reduce_context(self.agent, e=ContextWindowOverflowException("played: the window is full"))

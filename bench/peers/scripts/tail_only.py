@@ -38,13 +38,13 @@ class TailOnly:
         fixed = sum(map(count_chars, self.head)) + count_chars(FILLER_MESSAGE)
         if fixed + sum(self.sizes[self.first :]) > self.most:
             self.first = max(0, len(self.groups) - 1)
-            held = fixed + sum(self.sizes[self.first :])
-            while self.first and held + self.sizes[self.first - 1] <= self.low:
+            tokens = fixed + sum(self.sizes[self.first :])
+            while self.first and tokens + self.sizes[self.first - 1] <= self.low:
                 self.first -= 1
-                held += self.sizes[self.first]
-        said = [message for group in self.groups[self.first :] for message in group]
-        begins = [FILLER_MESSAGE] if self.first and said[0]["role"] != "user" else []
-        return [*self.head, *begins, *said]
+                tokens += self.sizes[self.first]
+        tail = [message for group in self.groups[self.first :] for message in group]
+        begins = [FILLER_MESSAGE] if self.first and tail[0]["role"] != "user" else []
+        return [*self.head, *begins, *tail]
 
     def take_summary_costs(self) -> list[dict[str, int]]:
         return []

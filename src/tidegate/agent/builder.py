@@ -265,7 +265,7 @@ class AgentBuilder(NamedTuple):
         system = self.build_prompt(config, connection, skills, domain=_SUBAGENT_INSTRUCTIONS).text
         numbers: dict[str, int] = {}
 
-        def opened(asker: str, definitions: Sequence[Tool]) -> SubagentSession:
+        def open_session(asker: str, definitions: Sequence[Tool]) -> SubagentSession:
             number = numbers.get(asker, 0) + 1
             while self.data is not None and self.data.store.head(f"{asker}.task-{number}"):
                 number += 1
@@ -282,7 +282,7 @@ class AgentBuilder(NamedTuple):
             about,
             connection.provider,
             offered,
-            opened,
+            open_session,
             discovery,
             may_delegate,
             lambda session, meters: None if writer is None else writer.make_summarizer(session, meters),
@@ -314,7 +314,7 @@ class AgentBuilder(NamedTuple):
         agent_model = config.context.summary_model
         if agent_model is None:
             return None if connection.is_embedded else SummaryWriter(connection, config.agent.model, connection)
-        own = next((found for model, found in self.summary_connections if model == agent_model), None)
+        own = next((each for model, each in self.summary_connections if model == agent_model), None)
         if own is None:
             own = await connect_provider(config, agent_model, self.environment, self.data, stack=self.stack)
             self.summary_connections.append((agent_model, own))

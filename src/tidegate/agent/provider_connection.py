@@ -107,23 +107,25 @@ async def connect_provider(
         provider = _open_http_provider(target, target.headers if form is None else form.add_beta(target.headers))
         stack.push_async_callback(provider.close)
         window = await _load_model(target, window, prices) or window
-        resolver = _create_window_resolver(target, window, prices, learned := _load_learned_windows(windows_folder))
-        found = await resolver.query_server()
+        resolver = _create_window_resolver(
+            target, window, prices, learned_windows := _load_learned_windows(windows_folder)
+        )
+        resolved_window = await resolver.query_server()
     else:
         target = msgspec.structs.replace(target, model=provider.model, wire=provider.wire)
-        resolver = _create_window_resolver(target, window, prices, learned := LearnedWindows())
-        found = resolver.window
-    known = find_model(provider.model, prices)
-    most = known.max_output if known is not None else None
-    wanted = agent_model.max_output or 0
+        resolver = _create_window_resolver(target, window, prices, learned_windows := LearnedWindows())
+        resolved_window = resolver.window
+    model_info = find_model(provider.model, prices)
+    most = model_info.max_output if model_info is not None else None
+    output_setting = agent_model.max_output or 0
     connection = ProviderConnection(
         provider,
-        found,
+        resolved_window,
         create_counter(provider.model),
-        max_output_tokens=min(wanted, most) if most and wanted else wanted,
+        max_output_tokens=min(output_setting, most) if most and output_setting else output_setting,
         model_overrides=prices,
         window_resolver=resolver,
-        learned_windows=learned,
+        learned_windows=learned_windows,
         windows_folder=windows_folder,
         compacts=form is not None,
     )
@@ -184,17 +186,22 @@ def _connect_embedded(
 async def _load_model(target: ProviderTarget, window: int | None, prices: Mapping[str, ModelInfo]) -> int | None:
     """Have the server load the model with the window that is set. Return the window, if it is smaller."""
     own = find_entry(target.model, prices)
-    wanted = window or (own.window if own else None)
-    if not target.loads_models or not wanted:
+    target_window = window or (own.window if own else None)
+    if not target.loads_models or not target_window:
         return None
     loaded = await load_with_window(
-        target.model, wanted, wire=target.wire, base_url=target.base_url, key=target.api_key, headers=target.headers
+        target.model,
+        target_window,
+        wire=target.wire,
+        base_url=target.base_url,
+        key=target.api_key,
+        headers=target.headers,
     )
-    return min(wanted, loaded.tokens) if loaded is not None and loaded.tokens else None
+    return min(target_window, loaded.tokens) if loaded is not None and loaded.tokens else None
 
 
 def _create_window_resolver(
-    target: ProviderTarget, window: int | None, prices: Mapping[str, ModelInfo], learned: LearnedWindows
+    target: ProviderTarget, window: int | None, prices: Mapping[str, ModelInfo], learned_windows: LearnedWindows
 ) -> WindowResolver:
     return WindowResolver(
         target.model,
@@ -204,7 +211,7 @@ def _create_window_resolver(
         key=target.api_key,
         headers=target.headers,
         overrides=prices,
-        learned=learned,
+        learned_windows=learned_windows,
     )
 
 
@@ -221,12 +228,12 @@ def _load_learned_windows(folder: TextFolder | None) -> LearnedWindows:
 
 def check_key(target: ProviderTarget) -> None:
     """Require an API key, unless the base URL is a custom one: such a server may not need a key."""
-    known = KNOWN_PROVIDERS.get(target.provider)
-    if known is None or not known.key_env or target.api_key or target.base_url_source != "default":
+    provider = KNOWN_PROVIDERS.get(target.provider)
+    if provider is None or not provider.key_env or target.api_key or target.base_url_source != "default":
         return
     raise BadInput(
         f"There is no key for {target.provider}.",
-        f"Set ${known.key_env}, or config.api_key of the model.",
+        f"Set ${provider.key_env} and start again, or set config.api_key of the model.",
     )
 
 
@@ -271,16 +278,18 @@ def _check_price(
 
 
 def _has_price(model: str, models: Mapping[str, ModelInfo]) -> bool:
-    known = find_model(model, models)
-    return known is not None and bool(known.prices)
+    model_info = find_model(model, models)
+    return model_info is not None and bool(model_info.prices)
 
 
 def _is_marked_as_paid(config: ResolvedConfig, target: ProviderTarget, environment: Mapping[str, str]) -> bool:
     """Return whether the provider is marked as paid, or another one with the same address is."""
     providers = config.settings.providers
-    marked = [name for name, each in providers.items() if each.paid]
-    addresses = [resolve_target(AgentModel(name), providers, environment).base_url for name in marked]
-    return target.provider in marked or _find_server(target.base_url) in map(_find_server, filter(None, addresses))
+    paid_providers = [name for name, each in providers.items() if each.paid]
+    addresses = [resolve_target(AgentModel(name), providers, environment).base_url for name in paid_providers]
+    return target.provider in paid_providers or _find_server(target.base_url) in map(
+        _find_server, filter(None, addresses)
+    )
 
 
 def _find_server(base_url: str) -> tuple[str, int]:
@@ -323,11 +332,11 @@ def _build_model_infos(config: ResolvedConfig, settings: FileSettings) -> dict[s
 
 def _limit_model_info(name: str, model: ModelInfo, own: ModelInfo, capped: bool) -> ModelInfo:
     """Return the model with prices at least as high, and limits at most as high, as in the user's own file."""
-    known = find_model(name) if capped and not own.prices else None
+    catalog_info = find_model(name) if capped and not own.prices else None
     return ModelInfo(
         _smallest(model.window, own.window),
         _smallest(model.max_output, own.max_output),
-        take_dearer(model.prices, known.prices if known is not None else own.prices),
+        take_dearer(model.prices, catalog_info.prices if catalog_info is not None else own.prices),
         model.images if own.images is None else own.images,
         model.cache_lifetime if own.cache_lifetime is None else own.cache_lifetime,
     )
@@ -342,19 +351,19 @@ def has_dollar_cap(settings: FileSettings) -> bool:
 
 
 def _build_model_info(config: ResolvedConfig, name: str, own: ModelSettings) -> ModelInfo:
-    given = (own.input, own.output, own.cache_read, own.cache_write)
-    if all(each is None for each in given):
+    own_prices = (own.input, own.output, own.cache_read, own.cache_write)
+    if all(each is None for each in own_prices):
         return ModelInfo(own.window, own.max_output, images=own.images, cache_lifetime=own.cache_lifetime)
     model = find_model(name)
     rates = model.prices[0] if model is not None and model.prices else None
     read = own.input if own.input is not None else rates.input if rates else None
-    written = own.output if own.output is not None else rates.output if rates else None
-    if read is None or written is None:
+    output = own.output if own.output is not None else rates.output if rates else None
+    if read is None or output is None:
         raise BadPolicy(
             f"{config.sources.get(f'models.{name}', f'models.{name}')}: only one of two prices is given.",
             "Give input and output, in dollars per million tokens.",
         )
     cached = own.cache_read if own.cache_read is not None or rates is None else rates.cached
-    kept = own.cache_write if own.cache_write is not None or rates is None else rates.written
-    prices = (TokenRates(read, written, cached, kept),)
+    cache_write = own.cache_write if own.cache_write is not None or rates is None else rates.written
+    prices = (TokenRates(read, output, cached, cache_write),)
     return ModelInfo(own.window, own.max_output, prices, own.images, own.cache_lifetime)

@@ -69,9 +69,9 @@ class DailySpending:
         self._clock = clock
         self._unwritten: dict[str, SpendTotal] = {}
 
-    def add(self, spent: SpendTotal) -> None:
+    def add(self, amount: SpendTotal) -> None:
         day = self._current_day()
-        self._unwritten[day] = self._unwritten.get(day, SpendTotal()) + spent
+        self._unwritten[day] = self._unwritten.get(day, SpendTotal()) + amount
         self._write_pending()
 
     def read_today(self) -> SpendTotal:
@@ -83,8 +83,8 @@ class DailySpending:
         return datetime.fromtimestamp(self._clock(), UTC).date().isoformat()
 
     def _write_pending(self) -> None:
-        for day, spent in list(self._unwritten.items()):
-            self._folder.update(f"{day}.json", partial(_add_to_day, day, spent))
+        for day, amount in list(self._unwritten.items()):
+            self._folder.update(f"{day}.json", partial(_add_to_day, day, amount))
             del self._unwritten[day]
 
     def _read_day(self, day: str) -> SpendTotal:
@@ -103,8 +103,8 @@ def _parse_day(day: str, text: str | None) -> SpendTotal:
         raise _make_unreadable_error(day, error) from error
 
 
-def _add_to_day(day: str, spent: SpendTotal, text: str | None) -> str:
-    return msgspec.json.encode(_parse_day(day, text) + spent).decode()
+def _add_to_day(day: str, amount: SpendTotal, text: str | None) -> str:
+    return msgspec.json.encode(_parse_day(day, text) + amount).decode()
 
 
 def _make_unreadable_error(day: str, error: Exception) -> NotKept:
@@ -164,8 +164,8 @@ class SessionSpending:
             self.problem = str(error)
 
     def price_usage(self, model: str, usage: Usage) -> SpendTotal:
-        tokens, paid = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._model_overrides)
-        return SpendTotal(tokens, paid.total) if paid is not None else SpendTotal(tokens, 0.0, tokens)
+        tokens, cost = usage.input_tokens + usage.output_tokens, compute_model_cost(usage, model, self._model_overrides)
+        return SpendTotal(tokens, cost.total) if cost is not None else SpendTotal(tokens, 0.0, tokens)
 
     @property
     def session_total(self) -> SpendTotal:
@@ -188,8 +188,8 @@ class SessionSpending:
         what = event.payload
         if isinstance(what, UsageReported):
             return self.price_usage(what.model, usage_or_estimate(what))
-        paid = read_note(what, SideCost)
-        return SpendTotal() if paid is None else self.price_usage(paid.model, paid.usage)
+        side_cost = read_note(what, SideCost)
+        return SpendTotal() if side_cost is None else self.price_usage(side_cost.model, side_cost.usage)
 
     @property
     def day_total(self) -> SpendTotal:
@@ -199,8 +199,8 @@ class SessionSpending:
         """Return a notice if dollars are capped and the price of the model is not known, else ""."""
         if self.caps.session.dollars is None and self.caps.day.dollars is None:
             return ""
-        known = find_model(model, self._model_overrides)
-        if known is not None and known.prices:
+        model_info = find_model(model, self._model_overrides)
+        if model_info is not None and model_info.prices:
             return ""
         return (
             f"The price of {model} is not known: it counts towards caps in tokens and not towards those in dollars."
@@ -275,7 +275,7 @@ class MeteredProvider:
     async def stream(self, request: bytes) -> AsyncGenerator[Delta | Reply, None]:
         for meter in self._meters:
             meter.check_limit()
-        shown, left, replied = 0, False, False
+        text_length, left, replied = 0, False, False
         try:
             async with aclosing(self._provider.stream(request)) as answer:
                 async for each in answer:
@@ -283,15 +283,15 @@ class MeteredProvider:
                         replied = True
                         self._report_usage(self._read_usage(each, request), self._purpose)
                     else:
-                        shown += len(each.text)
+                        text_length += len(each.text)
                     yield each
         except (asyncio.CancelledError, GeneratorExit):
             left = True
             raise
         finally:
-            if not replied and (left or shown):
+            if not replied and (left or text_length):
                 self._report_usage(
-                    Usage(self._estimate_tokens(request), shown // _BYTES_PER_TOKEN, 0, 0), "interrupted"
+                    Usage(self._estimate_tokens(request), text_length // _BYTES_PER_TOKEN, 0, 0), "interrupted"
                 )
 
     def _read_usage(self, reply: Reply, request: bytes) -> Usage:
@@ -308,14 +308,14 @@ class MeteredProvider:
         await self._provider.close()
 
 
-def _check_cap(spent: SpendTotal, cap: SpendCap, who: str, key: str, otherwise: str) -> None:
-    if cap.tokens is not None and spent.tokens >= cap.tokens:
+def _check_cap(total: SpendTotal, cap: SpendCap, who: str, key: str, otherwise: str) -> None:
+    if cap.tokens is not None and total.tokens >= cap.tokens:
         raise GiveUp(
-            f"{who} has used {spent.tokens:,} tokens; the cap is {cap.tokens:,}.",
+            f"{who} has used {total.tokens:,} tokens; the cap is {cap.tokens:,}.",
             f"Raise spend.{key}.tokens, {otherwise}.",
         )
-    if cap.dollars is not None and spent.dollars >= cap.dollars:
+    if cap.dollars is not None and total.dollars >= cap.dollars:
         raise GiveUp(
-            f"{who} has cost ${spent.dollars:,.4f}; the cap is ${cap.dollars:,.4f}.",
+            f"{who} has cost ${total.dollars:,.4f}; the cap is ${cap.dollars:,.4f}.",
             f"Raise spend.{key}.dollars, {otherwise}.",
         )

@@ -109,8 +109,8 @@ def _run_chat(options: argparse.Namespace, loading: "ExitStack") -> int:
         if not (options.model or options.agent):
             launch = _keep_model(launch, data, loading)
 
-        def format_hint(session: str, used: "LaunchOptions") -> str:
-            return _format_hint(options, session, used) if data.store.head(session) else NOTHING_KEPT_TEXT
+        def format_hint(session: str, launch: "LaunchOptions") -> str:
+            return _format_hint(options, session, launch) if data.store.head(session) else NOTHING_KEPT_TEXT
 
         if is_plain:
             from tidegate.tui.plain.plain_chat import run_plain_chat
@@ -162,13 +162,13 @@ def format_offer(data: "DataFolder", name: str) -> str:
     return f"To continue {title!r}, the last session of this folder: /resume last" if title else ""
 
 
-def _format_hint(options: argparse.Namespace, session: str, used: "LaunchOptions") -> str:
+def _format_hint(options: argparse.Namespace, session: str, launch: "LaunchOptions") -> str:
     """How to continue the session: with the options that are needed again, and no password."""
     from tidegate.store.open import list_url_passwords
     from tidegate.tui.plain.chat_streams import format_resume_hint
 
-    model = used.model if used.agent else ""  # an agent that is named comes with its own model
+    model = launch.model if launch.agent else ""  # an agent that is named comes with its own model
     store = "" if list_url_passwords(options.store) else options.store
-    values = {"data": options.data, "store": store, "config": options.config, "agent": used.agent, "model": model}
-    pairs = [(f"--{name}", value) for name, value in {**values, "policy": used.policy}.items() if value]
+    values = {"data": options.data, "store": store, "config": options.config, "agent": launch.agent, "model": model}
+    pairs = [(f"--{name}", value) for name, value in {**values, "policy": launch.policy}.items() if value]
     return format_resume_hint(session, [part for pair in pairs for part in pair])

@@ -50,10 +50,10 @@ def resolve_lab_options(
     options: argparse.Namespace,
     windows: Sequence[int],
     policies: Sequence[str],
-    stored: Findings | None = None,
+    findings: Findings | None = None,
     curve_spec: str = "",
 ) -> LabOptions:
-    setup = stored.setup if stored else None
+    setup = findings.setup if findings else None
     windows = windows or (setup.windows if setup else ())
     if not windows:
         raise BadInput("No window is given.", "Add --window N, the tokens a request may have.")

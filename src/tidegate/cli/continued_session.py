@@ -144,8 +144,8 @@ def describe_dry_run(
     return "\n".join(lines) + "\n"
 
 
-def _count_masked(masked: int) -> str:
-    return f"{format_count(masked, 'secret')} masked" if masked else "no secret was found to mask"
+def _count_masked(count: int) -> str:
+    return f"{format_count(count, 'secret')} masked" if count else "no secret was found to mask"
 
 
 def _describe_cost(model: str, tokens: int) -> str:

@@ -170,8 +170,8 @@ def run(options: argparse.Namespace) -> int:
     )
     report = build_findings(results, context)
     _write_reports(options, report)
-    for skipped in sources.skipped:
-        print_error(f"skipped: {skipped.name}: {skipped.reason}", skipped.remedy)
+    for source in sources.skipped:
+        print_error(f"skipped: {source.name}: {source.reason}", source.remedy)
     for failed in results.list_failed_cells():
         cell = failed.cell
         print_error(f"failed: {cell.contender.key} on {cell.source.name}: {failed.error}")
@@ -258,13 +258,13 @@ def _collect_contenders(options: argparse.Namespace, lab_options: "LabOptions") 
     return _ContenderSet(contenders, curve, _choose_baseline(options.baseline, contenders), missing)
 
 
-def _choose_baseline(wanted: str, contenders: "Sequence[Contender]") -> str:
+def _choose_baseline(choice: str, contenders: "Sequence[Contender]") -> str:
     keys = [each.key for each in contenders]
     if len(set(keys)) < len(keys):
         raise BadInput("Two policies have the same name.", "Rename one of the files.")
-    if wanted and wanted not in keys:
-        raise BadInput(f"The baseline {wanted!r} is not among the policies.", f"Use one of {', '.join(keys)}.")
-    return wanted or ("default" if "default" in keys else keys[0])
+    if choice and choice not in keys:
+        raise BadInput(f"The baseline {choice!r} is not among the policies.", f"Use one of {', '.join(keys)}.")
+    return choice or ("default" if "default" in keys else keys[0])
 
 
 def _run_comparison(plan: "ComparisonPlan", engine: "Engine") -> "tuple[ComparisonResults, bool]":

@@ -119,8 +119,8 @@ def run(options: argparse.Namespace) -> int:
     for report in reports if options.explain else ():
         print("\n  ".join([f"\n{clean_line(report.name)}", *map(clean_line, report.edit_descriptions)]))
     sys.stdout.flush()
-    for skipped in unread:
-        print_error(f"skipped: {skipped.cause}", skipped.remedy)
+    for fault in unread:
+        print_error(f"skipped: {fault.cause}", fault.remedy)
     if interrupted:
         print(f"tidegate: stopped after {len(replay_outcomes)} of {len(paths)} recordings", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -121,8 +121,8 @@ def encode_agent_event(each: AgentEvent | UserNotice) -> dict[str, Any]:
         case ToolStarted(call):
             return {"type": "began", "id": call.id, "name": call.name, "arguments": call.arguments}
         case ToolFinished(call, result):
-            ended = {"type": "ended", "id": call.id, "name": call.name, "text": result.text, "error": result.is_error}
-            return {**ended, "denied_by": result.denied_by} if result.denied_by else ended
+            fields = {"type": "ended", "id": call.id, "name": call.name, "text": result.text, "error": result.is_error}
+            return {**fields, "denied_by": result.denied_by} if result.denied_by else fields
         case RequestRefused(fault):
             return {"type": "refused", "kind": fault.kind, "text": fault.args[0]}
         case UserSteered(text):

@@ -285,7 +285,7 @@ def check_before_start(settings: "GatewaySettings") -> None:
 
 
 def make_gateway_settings(
-    options: argparse.Namespace, written: "GatewayFileSettings", other_upstreams: Mapping[str, str]
+    options: argparse.Namespace, file_settings: "GatewayFileSettings", other_upstreams: Mapping[str, str]
 ) -> "GatewaySettings":
     """The settings of the command line over those of the file. BadInput for a variable that is not set."""
     from tidegate.core.errors import BadInput
@@ -298,28 +298,28 @@ def make_gateway_settings(
             raise BadInput(f"The environment variable {name} is not set.", f"Set {name}, or name another one.")
         return value
 
-    keys = {name: read_variable(each.key_env) for name, each in written.upstreams.items() if each.key_env}
-    urls = {**other_upstreams, **{name: each.url for name, each in written.upstreams.items()}}
+    keys = {name: read_variable(each.key_env) for name, each in file_settings.upstreams.items() if each.key_env}
+    urls = {**other_upstreams, **{name: each.url for name, each in file_settings.upstreams.items()}}
     urls |= dict(text.split("=", 1) if "=" in text else (text, "") for text in options.upstream)
-    given = [parse_upstream(f"{name}={url}", keys) for name, url in urls.items()]
+    upstreams = [parse_upstream(f"{name}={url}", keys) for name, url in urls.items()]
     return GatewaySettings(
-        host=options.host or written.host,
-        port=written.port if options.port is None else options.port,
-        upstreams=tuple(given),
-        window=options.window or written.window,
-        windows=written.windows,
-        policy=options.policy or written.policy or "default",
-        policies=written.policies,
-        tokens=tuple(map(read_variable, options.token_env or written.token_envs)),
-        allowed_origins=written.allowed_origins,
-        on_store_failure=options.on_store_failure or written.on_store_failure,
-        recall=written.recall and not options.no_recall,
+        host=options.host or file_settings.host,
+        port=file_settings.port if options.port is None else options.port,
+        upstreams=tuple(upstreams),
+        window=options.window or file_settings.window,
+        windows=file_settings.windows,
+        policy=options.policy or file_settings.policy or "default",
+        policies=file_settings.policies,
+        tokens=tuple(map(read_variable, options.token_env or file_settings.token_envs)),
+        allowed_origins=file_settings.allowed_origins,
+        on_store_failure=options.on_store_failure or file_settings.on_store_failure,
+        recall=file_settings.recall and not options.no_recall,
         recall_tool=options.recall_tool,
         state_notes=COMPACTION_NOTES
         if options.state_notes_compaction
-        else written.state_notes or options.state_notes or bool(options.state_notes_model),
-        state_notes_model=options.state_notes_model or written.state_notes_model,
-        retention_days=written.retention_days,
-        max_body=written.max_body,
-        open_sessions=written.open_sessions,
+        else file_settings.state_notes or options.state_notes or bool(options.state_notes_model),
+        state_notes_model=options.state_notes_model or file_settings.state_notes_model,
+        retention_days=file_settings.retention_days,
+        max_body=file_settings.max_body,
+        open_sessions=file_settings.open_sessions,
     )

@@ -112,7 +112,7 @@ def _read_outline(log: "KeptLog") -> SessionOutline:
         clean_line(model.model),
         clean_line(model.wire),
         entries,
-        [sent.log_head for sent in list_sent_requests(log)],
+        [request.log_head for request in list_sent_requests(log)],
     )
 
 
@@ -136,9 +136,9 @@ def _print_outline(outline: SessionOutline) -> None:
     heads = outline.requests
     if heads:
         is_one, numbers = len(heads) == 1, _format_record_numbers(heads)
-        answered = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"
+        count = "1 request was answered" if is_one else f"{len(heads):,} requests were answered"
         where = f"record {numbers}. --at shows it." if is_one else f"records {numbers}. --at shows one of them."
-        print_indented("", f"{answered}, made at {where}")
+        print_indented("", f"{count}, made at {where}")
 
 
 def _format_record_numbers(heads: list[int]) -> str:

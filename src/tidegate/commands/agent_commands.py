@@ -5,11 +5,11 @@ from typing import Final, NamedTuple
 from tidegate.agent.config.editor import ChangedSetting
 from tidegate.agent.config.effective_settings import list_effective_settings
 from tidegate.agent.config.launch import override_config
-from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, KNOWN_PROVIDERS, resolve_target
+from tidegate.agent.config.provider_target import EMBEDDED_PROVIDER, resolve_target
 from tidegate.agent.config.resolved_config import load_configured_policy
 from tidegate.agent.hook_types import Hook, describe_condition
 from tidegate.agent.hooks.runner import hook_action_name
-from tidegate.agent.provider_connection import find_provider_keys
+from tidegate.agent.provider_connection import check_key, find_provider_keys
 from tidegate.agent.runtime import DEFAULT_SKILL_FOLDERS, find_skills
 from tidegate.commands.actions import (
     AttachOutput,
@@ -24,7 +24,6 @@ from tidegate.commands.operation_command import make_command
 from tidegate.commands.operations.config import CONFIG
 from tidegate.commands.operations.policies import POLICIES
 from tidegate.commands.registry import Command, CommandAnswer, CommandContext
-from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.models.catalog import find_model
 from tidegate.presets import preset_names
@@ -94,9 +93,7 @@ async def run_model(context: CommandContext, arguments: str) -> CommandAnswer:
     context.require_idle()
     config = options._replace(model=arguments).load_config().config
     target = resolve_target(config.agent.model, config.settings.providers, options.environment)
-    defaults = KNOWN_PROVIDERS.get(target.provider)
-    if defaults is not None and defaults.key_env and not target.api_key and target.base_url_source == "default":
-        raise BadInput(f"There is no key for {target.provider}.", f"Set ${defaults.key_env}, and start again.")
+    check_key(target)
     return CommandAnswer(
         f"{target.provider}/{target.model} answers from now on; the conversation continues.",
         action=SwitchModel(arguments),

@@ -73,7 +73,9 @@ def draft_project_file(workspace: Path) -> str:
     """Return instructions from what is in the folder: its parts, and the usual commands of its tools."""
     names = sorted(each.name for each in workspace.iterdir() if not each.name.startswith(_HIDDEN_PREFIXES))
     folders = [name for name in names if (workspace / name).is_dir()]
-    commands = [command for file, found in _COMMANDS_BY_FILE.items() if file in names for command in found]
+    commands = [
+        command for file, file_commands in _COMMANDS_BY_FILE.items() if file in names for command in file_commands
+    ]
     sections = [
         f"# {clean_line(workspace.resolve().name)}\n\nInstructions for agents that work in this project.",
         "## Commands\n\n" + ("\n".join(f"- `{command}`" for command in commands) or "- (how to build and test)"),
@@ -89,11 +91,13 @@ def draft_project_file(workspace: Path) -> str:
 async def run_review(context: CommandContext, arguments: str) -> CommandAnswer:
     """List the files that calls of this session edited, with the diffs in order."""
     changes = await asyncio.to_thread(read_file_changes, context.session.log)
-    matching = {path: made for path, made in changes.items() if arguments in path}
+    matching = {path: file_changes for path, file_changes in changes.items() if arguments in path}
     if not matching:
         return CommandAnswer("No file with such a name was edited." if arguments else "No file was edited here.")
     most = None if arguments else _MAX_LINES
-    return CommandAnswer("\n\n".join(_format_changes(path, made, most) for path, made in matching.items()))
+    return CommandAnswer(
+        "\n\n".join(_format_changes(path, file_changes, most) for path, file_changes in matching.items())
+    )
 
 
 def read_file_changes(log: LogReader) -> dict[str, list[FileChange]]:
@@ -105,19 +109,19 @@ def read_file_changes(log: LogReader) -> dict[str, list[FileChange]]:
         for part in parts:
             if isinstance(part, Call) and (change := find_file_change(part.name, part.arguments)) is not None:
                 pending[part.id] = change
-            elif isinstance(part, Result) and (made := pending.pop(part.call_id, None)) is not None and not part.error:
-                changes.setdefault(made.path, []).append(made)
+            elif isinstance(part, Result) and (edit := pending.pop(part.call_id, None)) is not None and not part.error:
+                changes.setdefault(edit.path, []).append(edit)
     return changes
 
 
 def _format_changes(path: str, changes: list[FileChange], most: int | None) -> str:
     diffs = [compare_lines(change) for change in changes]
-    added, removed = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
+    additions, removals = sum(diff.added for diff in diffs), sum(diff.removed for diff in diffs)
     times = f"{len(diffs)} edits" if len(diffs) > 1 else "1 edit"
     lines = [f"  {mark} {clean_text(text)}" for diff in diffs for mark, text in diff.lines]
     left = len(lines) - most if most is not None else 0
     more = [f"  … {left:,} more lines: /review {clean_line(path)}"] if left > 0 else []
-    return "\n".join([f"{clean_line(path)}  +{added:,} -{removed:,}  ({times})", *lines[:most], *more])
+    return "\n".join([f"{clean_line(path)}  +{additions:,} -{removals:,}  ({times})", *lines[:most], *more])
 
 
 PROJECT_COMMANDS: Final = (

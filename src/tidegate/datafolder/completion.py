@@ -6,7 +6,7 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.forget.forget import forget_message, forget_words
 from tidegate.datafolder.removal import BEING_REMOVED, finish_removal, get_retention_days, remove_partial_session
-from tidegate.datafolder.unfinished import UnfinishedChange, end_change, list_unfinished
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, end_change, list_unfinished
 from tidegate.store.errors import SessionNotFound
 
 

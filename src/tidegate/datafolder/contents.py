@@ -156,13 +156,13 @@ class FolderContents:
         for info in self.store.sessions():
             yield from self._read_session_lines(info.name, info.head, read_to(info.name))
 
-    def _read_session_lines(self, name: str, head: int, known: int) -> Iterator[LogLine]:
-        if known > head:  # the session was removed, and another was made with its name
+    def _read_session_lines(self, name: str, head: int, last_indexed: int) -> Iterator[LogLine]:
+        if last_indexed > head:  # the session was removed, and another was made with its name
             yield LogLine(name, 0, "", reindex=True)
-            known = 0
-        if known < head:
+            last_indexed = 0
+        if last_indexed < head:
             with suppress(DamagedData):  # the other sessions are still found; `doctor` reports this one
-                yield from extract_log_lines(name, self.open_log(name).read(known + 1))
+                yield from extract_log_lines(name, self.open_log(name).read(last_indexed + 1))
 
     def close_search(self) -> None:
         """Close the full-text index; `open_search` opens it again."""

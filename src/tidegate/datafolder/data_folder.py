@@ -35,7 +35,7 @@ from tidegate.datafolder.removal import RemovedSession, finish_removal
 from tidegate.datafolder.retention import is_retention_due, remove_expired_sessions, set_retention
 from tidegate.datafolder.snapshots import make_snapshot_watcher
 from tidegate.datafolder.trace.writer import Trace
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.folder import CachedFolder, TextFolder, session_file_key
 from tidegate.memory.notes import NoteEffects, Notes
 from tidegate.presets import load
@@ -181,7 +181,7 @@ class DataFolder(FolderContents):
         complete_unfinished(self)
         finish_removal(self, new)
         with self.locks.exclusive(new):
-            check_fork_request(name, at, self.open_log(name).head, new, taken=self.store.head(new) > 0)
+            check_fork_request(name, at, self.open_log(name).head, new, name_exists=self.store.head(new) > 0)
             begin_change(self, UnfinishedChange(new, "create"))
             if self.blobs is not None:
                 self.blobs.set_claims(new, self.blobs.claimed_by(name))
@@ -239,6 +239,6 @@ class DataFolderEffects:
                 f" {self.max_total:,}. {effect.path} was not written.",
                 "Remove files from its folder that are not needed, or raise max_session.",
             )
-        written = self.folder.append(effect.path, text) if effect.append else self.folder.write(effect.path, text)
-        if written:
+        is_new = self.folder.append(effect.path, text) if effect.append else self.folder.write(effect.path, text)
+        if is_new:
             self._size += more

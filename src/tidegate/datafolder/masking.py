@@ -67,8 +67,8 @@ class EventMasker:
         safe_text = self._mask(text)
         if safe_text == text:
             return text
-        value = _parsed(text)
-        if value is not None and _parsed(safe_text) is None:
+        value = _parse_json(text)
+        if value is not None and _parse_json(safe_text) is None:
             return msgspec.json.encode(self._mask_value(value.value)).decode()
         self.count += max(1, safe_text.count(_MASK) - text.count(_MASK))
         return safe_text
@@ -122,16 +122,16 @@ class EventMasker:
         if isinstance(part, Call):
             return Call(part.id, part.name, self.mask_json(part.arguments), part.opaque)
         if isinstance(part, Thinking):
-            return self._thinking(part)
+            return self._mask_thinking(part)
         return self._mask_visible_part(part)
 
-    def _thinking(self, part: Thinking) -> Thinking:
+    def _mask_thinking(self, part: Thinking) -> Thinking:
         if not part.block:
             return Thinking(self.mask_text(part.text))
         if self._mask(part.block) == part.block:
             return part
-        block = _parsed(part.block)
-        text = "\n".join(_reasoning(block.value)) if block is not None else ""
+        block = _parse_json(part.block)
+        text = "\n".join(_read_reasoning(block.value)) if block is not None else ""
         self.count += not text
         return Thinking(self.mask_text(text) if text else _MASK)
 
@@ -141,25 +141,25 @@ class EventMasker:
         return msgspec.structs.replace(part, url=self.mask_text(part.url)) if part.url else part
 
 
-class _Parsed(msgspec.Struct, frozen=True):
+class _JsonValue(msgspec.Struct, frozen=True):
     value: object
 
 
-def _reasoning(value: object) -> Iterator[str]:
+def _read_reasoning(value: object) -> Iterator[str]:
     """Return the readable text of a provider's block of reasoning."""
     if isinstance(value, list):
         for inner in value:
-            yield from _reasoning(inner)
+            yield from _read_reasoning(inner)
     elif isinstance(value, dict):
         for key, inner in value.items():
             if key in ("thinking", "text") and isinstance(inner, str):
                 yield inner
             else:
-                yield from _reasoning(inner)
+                yield from _read_reasoning(inner)
 
 
-def _parsed(text: str) -> _Parsed | None:
+def _parse_json(text: str) -> _JsonValue | None:
     try:
-        return _Parsed(msgspec.json.decode(text))
+        return _JsonValue(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError):
         return None

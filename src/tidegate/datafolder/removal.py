@@ -14,7 +14,7 @@ import msgspec
 
 from tidegate.core.errors import BadInput
 from tidegate.datafolder.contents import FolderContents
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_change
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, begin_change, end_change
 from tidegate.disk.atomic_files import make_write_error, sync_folder
 from tidegate.disk.folder import Folder, session_file_key
 from tidegate.store.errors import SessionNotFound, StaleHead

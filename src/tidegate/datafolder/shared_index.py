@@ -82,24 +82,24 @@ _COUNT = "select tidegate_count_passages(%s::text[]::tsquery[], %s)"
 _ESTIMATE = "select greatest(reltuples * 16, 1)::bigint from pg_class where oid = 'tidegate_passages'::regclass"
 _CALL = "%(match)s::tsquery, %(queries)s::text[]::tsquery[], %(weights)s::float8[], %(kind)s"
 # The join makes row-level security check what the functions return once more.
-_FOUND = f"""
+_PASSAGE_QUERY = f"""
 select s.kind, s.name, found.place, found.body, found.score
 from {{function}} found join tidegate_sources s on s.id = found.source where s.{_MINE}
 order by found.score desc, found.id desc
 """
-_FIND = _FOUND.format(function=f"tidegate_find_passages({_CALL}, {_MAX_FOUND}, %(most)s)")
-_FIND_RECENT = _FOUND.format(
+_FIND = _PASSAGE_QUERY.format(function=f"tidegate_find_passages({_CALL}, {_MAX_FOUND}, %(most)s)")
+_FIND_RECENT = _PASSAGE_QUERY.format(
     function=f"tidegate_find_recent_passages({_CALL}, %(reach)s, {_RECENT_PASSAGES}, %(most)s)"
 )
-_GIVEN = "%(queries)s::text[]::tsquery[], %(weights)s::float8[]"
+_TERMS = "%(queries)s::text[]::tsquery[], %(weights)s::float8[]"
 _FIND_IN_SOURCE = f"""
 select s.kind, s.name, found.place, found.body, found.score
 from tidegate_sources s join tidegate_passages p on p.source = s.id
 cross join lateral (
-    select p.place, p.body, (select sum(ts_rank(p.words, query, 1) * weight) from unnest({_GIVEN}) as q (query, weight))
+    select p.place, p.body, (select sum(ts_rank(p.words, query, 1) * weight) from unnest({_TERMS}) as q (query, weight))
     where p.places is null and p.words @@ %(match)s::tsquery
     union all
-    select * from tidegate_match_passages(p.words, p.places, p.bodies, %(match)s::tsquery, {_GIVEN})
+    select * from tidegate_match_passages(p.words, p.places, p.bodies, %(match)s::tsquery, {_TERMS})
     where p.places is not null
 ) found (place, body, score)
 where s.{_MINE} and (%(kind)s::text = '' or s.kind = %(kind)s) and s.name = %(name)b

@@ -88,8 +88,8 @@ class SecretSearch:
         if self.suspect:
             gaps += [Gap("items", index, _hash_item(item)) for index, item in self._find_unclean(view.items)]
             gaps += [Gap("orphans", index, _hash_item(item)) for index, item in self._find_unclean(view.orphans)]
-        known = {item.message.id for item in (*view.items, *view.orphans)}
-        self._clean = {ident: clean for ident, clean in self._clean.items() if ident in known}
+        view_ids = {item.message.id for item in (*view.items, *view.orphans)}
+        self._clean = {ident: clean for ident, clean in self._clean.items() if ident in view_ids}
         return gaps
 
     def _find_unclean(self, items: list[Item]) -> Iterator[tuple[int, Item]]:
@@ -215,10 +215,10 @@ def _fill_item(item: Item, originals: _Originals) -> bool:
         return False
     parts = first.parts
     if item.edited:
-        replaced = originals.read_edits(item.edited).replaced.get(item.message.id)
-        if replaced is None:
+        replacement = originals.read_edits(item.edited).replaced.get(item.message.id)
+        if replacement is None:
             return False
-        parts, item.rules = replaced.parts, tuple(rules_of(first))
+        parts, item.rules = replacement.parts, tuple(rules_of(first))
     item.message = msgspec.structs.replace(item.message, parts=parts)
     return True
 

@@ -99,17 +99,17 @@ class Snapshots:
     def load(self, key: str, log: Log, meter: str) -> LogView | None:
         """The saved view of this log, without later events; None if the view must be folded from the log."""
         self.release(key)
-        kept = self._read(key)
-        if kept is None or (kept.key, kept.meter) != (key, meter) or not _log_has_event(log, kept):
+        record = self._read(key)
+        if record is None or (record.key, record.meter) != (key, meter) or not _log_has_event(log, record):
             return None
         try:
-            view = thaw_view(kept.view, make_policy_meter(meter) if meter else None)
+            view = thaw_view(record.view, make_policy_meter(meter) if meter else None)
         except BadInput:
             return None
-        if view.head != kept.seq or not fill_gaps(view, kept.gaps, _make_event_reader(log)):
+        if view.head != record.seq or not fill_gaps(view, record.gaps, _make_event_reader(log)):
             return None
         self._saved_seqs[key] = view.head
-        self.secret_search(key, suspect=kept.suspect)
+        self.secret_search(key, suspect=record.suspect)
         return view
 
     def release(self, key: str) -> None:
@@ -180,9 +180,9 @@ def _hash(data: bytes | memoryview) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def _log_has_event(log: Log, kept: _SnapshotRecord) -> bool:
-    event = _event(log, kept.seq)
-    return event is not None and _hash(encode_event(event)) == kept.event_hash
+def _log_has_event(log: Log, record: _SnapshotRecord) -> bool:
+    event = _event(log, record.seq)
+    return event is not None and _hash(encode_event(event)) == record.event_hash
 
 
 def _event(log: Log, seq: int) -> Event | None:
@@ -196,13 +196,13 @@ def _event(log: Log, seq: int) -> Event | None:
 
 def _make_event_reader(log: Log) -> EventReader:
     """Read events with those after them: gaps are often close to each other, and records are stored in packs."""
-    known: dict[int, Event] = {}
+    events: dict[int, Event] = {}
 
     def read(seq: int) -> Event | None:
-        if seq not in known and 1 <= seq <= log.head:
+        if seq not in events and 1 <= seq <= log.head:
             with suppress(DamagedData):
-                known.update((event.seq, event) for event in islice(log.read(seq), SNAPSHOT_INTERVAL))
-        return known.get(seq)
+                events.update((event.seq, event) for event in islice(log.read(seq), SNAPSHOT_INTERVAL))
+        return events.get(seq)
 
     return read
 
@@ -214,29 +214,29 @@ def make_snapshot_watcher(
 
     After an undo it saves at once: with an older snapshot the whole log would be folded again.
     """
-    gap, saved = SNAPSHOT_INTERVAL, snapshots.saved_seq(key)
+    gap, last_saved = SNAPSHOT_INTERVAL, snapshots.saved_seq(key)
     search = snapshots.secret_search(key, suspect=session.view.said_seq > 0)
-    if saved:
-        for event in islice(session.log.read(saved + 1), session.view.head - saved):
+    if last_saved:
+        for event in islice(session.log.read(last_saved + 1), session.view.head - last_saved):
             search.search_event(event)
 
     def save(event: Event | None) -> None:
-        nonlocal gap, saved
-        if event is not None and saved != event.seq == session.view.head:
-            saved = event.seq  # also if the disk refuses: the next attempt is later, not at every event
+        nonlocal gap, last_saved
+        if event is not None and last_saved != event.seq == session.view.head:
+            last_saved = event.seq  # also if the disk refuses: the next attempt is later, not at every event
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
         if isinstance(event.payload, MessageAdded):
             search.search_event(event)
         is_moved = isinstance(event.payload, BranchStarted) or is_note(event.payload, *REFOLD_NOTES)
-        if is_moved or event.seq - saved >= gap:
+        if is_moved or event.seq - last_saved >= gap:
             with suppress(TidegateError, OSError):  # the log cannot be read now; the event itself is stored
                 save(event)
 
     def last() -> None:
         with suppress(TidegateError, OSError):  # the store may be closed already, or damaged there
-            if saved != session.view.head and is_stored(session.log):
+            if last_saved != session.view.head and is_stored(session.log):
                 save(next(islice(session.log.read(session.view.head), 1), None))
 
     def close() -> None:
@@ -244,6 +244,6 @@ def make_snapshot_watcher(
         snapshots.release(key)
 
     session.call_on_close(close)
-    if session.view.head - saved >= SNAPSHOT_INTERVAL:
+    if session.view.head - last_saved >= SNAPSHOT_INTERVAL:
         last()
     return keep

@@ -14,7 +14,6 @@ from typing import Final
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.notes import SideCost
-from tidegate.core.state_note.answer import AnswerUnusable
 from tidegate.core.state_note.note import choose_note_limits
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
@@ -144,12 +143,8 @@ class GatewayNotes:
             async with asyncio.timeout(self._timeout):
                 answer = await self._ask(conversation, question, task)
             made = await asyncio.to_thread(session.state_notes.check, task, answer.text, answer.block)
-        except AnswerUnusable as no:
-            made = NoteRefused(str(no))
-        except TimeoutError:
-            made = NoteRefused(f"there was no answer within {self._timeout:g} seconds")
         except Exception as failure:  # noqa: BLE001 - nobody waits for this task, and the next sweep goes without it
-            made = explain_failure(failure)
+            made = explain_failure(failure, self._timeout)
         await self._store(conversation, task, made)
 
     async def _store(self, conversation: Conversation, task: WriteTask, made: Written | NoteRefused) -> None:

@@ -49,9 +49,9 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
     def copy_with(self, host: FrameworkMessage, blocks: list[Any]) -> FrameworkMessage:
         if host.role != "assistant" and all(content.type == "text" for content in blocks):
             blocks = [Content.from_text("\n\n".join(content.text or "" for content in blocks))]
-        written = copy(host)
-        written.contents = blocks
-        return written
+        message = copy(host)
+        message.contents = blocks
+        return message
 
     def create(self, role: Role, blocks: list[Any]) -> FrameworkMessage:
         return FrameworkMessage(role, blocks)
@@ -79,9 +79,9 @@ class AgentFrameworkFormat(BlockFormat[FrameworkMessage]):
         return Content.from_text(text)
 
     def write_call(self, call: Call, old: Any) -> Content:
-        written: Content = copy(old)
-        written.arguments = call.arguments
-        return written
+        content: Content = copy(old)
+        content.arguments = call.arguments
+        return content
 
     def list_result_blocks(self, old: Content) -> Sequence[Any]:
         return old.items or ()
@@ -112,20 +112,20 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
         return tool(recall, name="recall", description=RECALL_DESCRIPTION)
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        given = list(context.messages)
-        fixed = next((n for n, message in enumerate(given) if message.role != "system"), len(given))
+        host_messages = list(context.messages)
+        fixed = next((n for n, message in enumerate(host_messages) if message.role != "system"), len(host_messages))
         thread = context.session.session_id if context.session else None
         name = self.threads.name("agent-framework", thread, old_name=thread or "")
         options = dict(context.options or {})
 
         async def ask(messages: list[FrameworkMessage]) -> ModelAnswer:
-            answer = await context.client.get_response([*given[:fixed], *messages], options=dict(options))
+            answer = await context.client.get_response([*host_messages[:fixed], *messages], options=dict(options))
             return ModelAnswer(answer.text)
 
-        texts = [str(options.get("instructions") or ""), *(message.text for message in given[:fixed])]
+        texts = [str(options.get("instructions") or ""), *(message.text for message in host_messages[:fixed])]
         call = await self._preparer.prepare_async(
             name,
-            given[fixed:],
+            host_messages[fixed:],
             model=str(options.get("model") or getattr(context.client, "model", "") or ""),
             fixed_part=FixedPart("\n\n".join(filter(None, texts)), tuple(map(_read_tool, options.get("tools") or ()))),
             ask=ask,
@@ -135,7 +135,7 @@ class TidegateMiddleware(ChatMiddleware, SessionAccess):
         self._place.set(call.place)
 
         async def send(messages: list[FrameworkMessage]) -> None:
-            context.messages = [*given[:fixed], *messages]
+            context.messages = [*host_messages[:fixed], *messages]
             await call_next()
             if isinstance(context.result, ResponseStream):
                 context.result = await _start_stream(context.result)
@@ -177,9 +177,9 @@ def _read_max_output(options: Mapping[str, Any]) -> int:
     return limit if isinstance(limit, int) else 0
 
 
-def _read_tool(given: Any) -> Tool:
-    schema = given.parameters() if isinstance(given, FunctionTool) else given
-    return Tool(str(getattr(given, "name", "tool")), str(getattr(given, "description", "")), encode_json_text(schema))
+def _read_tool(tool: Any) -> Tool:
+    schema = tool.parameters() if isinstance(tool, FunctionTool) else tool
+    return Tool(str(getattr(tool, "name", "tool")), str(getattr(tool, "description", "")), encode_json_text(schema))
 
 
 async def _record(call: PreparedCall[FrameworkMessage], response: ChatResponse[Any]) -> None:

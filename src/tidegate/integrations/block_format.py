@@ -81,8 +81,8 @@ class BlockFormat(ABC, Generic[HostObject]):
 
     def rewrite(self, host: HostObject, edits: Sequence[PartEdit]) -> HostObject:
         _, blocks = self.list_blocks(host)
-        written = [self._write(blocks, edit) for edit in edits]
-        return cast(HostObject, written[0]) if blocks and blocks[0] is host else self.copy_with(host, written)
+        new_blocks = [self._write(blocks, edit) for edit in edits]
+        return cast(HostObject, new_blocks[0]) if blocks and blocks[0] is host else self.copy_with(host, new_blocks)
 
     def _write(self, blocks: Sequence[Any], edit: PartEdit) -> Any:
         old, part = blocks[edit.place] if edit.place >= 0 else None, edit.part

@@ -13,7 +13,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from tidegate.core.messages import Message, Text
 from tidegate.core.notes import SideCost
-from tidegate.core.state_note.answer import AnswerUnusable
 from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
@@ -31,10 +30,10 @@ AskMessages = Callable[[list[HostObject]], ModelAnswer | Awaitable[ModelAnswer]]
 """Sends messages as the framework sends those of a call, and returns the text and the usage of the answer."""
 
 
-class _Arrived(NamedTuple):
+class _Arrival(NamedTuple):
     task: WriteTask
-    made: Written | NoteRefused
-    spent: SideCost | None
+    outcome: Written | NoteRefused
+    cost: SideCost | None
 
 
 class FrameworkNotes(Generic[HostObject]):
@@ -44,7 +43,7 @@ class FrameworkNotes(Generic[HostObject]):
         self._insert = insert
         self._lock = threading.Lock()
         self._running: set[str] = set()
-        self._arrived: dict[str, list[_Arrived]] = {}
+        self._arrived: dict[str, list[_Arrival]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take_task(self, name: str, session: Session, last_id: str, *, turn_ended: bool) -> WriteTask | None:
@@ -74,37 +73,33 @@ class FrameworkNotes(Generic[HostObject]):
             running.add_done_callback(self._tasks.discard)
 
     async def _write(self, name: str, session: Session, task: WriteTask, ask: Callable[[], Any]) -> None:
-        made: Written | NoteRefused
-        spent = None
+        outcome: Written | NoteRefused
+        cost = None
         try:
             async with asyncio.timeout(NOTE_TIMEOUT_SECONDS):
-                said = ask()
-                answer: ModelAnswer = await said if isinstance(said, Awaitable) else said
+                reply = ask()
+                answer: ModelAnswer = await reply if isinstance(reply, Awaitable) else reply
             if answer.usage:
-                spent = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
-            made = await asyncio.to_thread(session.state_notes.check, task, answer.text)
-        except AnswerUnusable as no:
-            made = NoteRefused(str(no))
-        except TimeoutError:
-            made = NoteRefused(f"there was no answer within {NOTE_TIMEOUT_SECONDS:g} seconds")
+                cost = SideCost(session.model, read_usage(answer.usage), NOTE_PURPOSE)
+            outcome = await asyncio.to_thread(session.state_notes.check, task, answer.text)
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
-            made = explain_failure(failure)
+            outcome = explain_failure(failure)
         finally:
             with self._lock:
                 self._running.discard(name)
         with self._lock:
-            self._arrived.setdefault(name, []).append(_Arrived(task, made, spent))
+            self._arrived.setdefault(name, []).append(_Arrival(task, outcome, cost))
 
     def collect(self, name: str, session: Session) -> None:
         """Store what has arrived for a session, or note why there is no note. Call it where its calls are prepared."""
         with self._lock:
             arrived = self._arrived.pop(name, [])
-        for task, made, spent in arrived:
-            if spent is not None:
-                session.history.append_note(spent)
-            if not isinstance(made, NoteRefused):
-                session.state_notes.store(task, made)
+        for task, outcome, cost in arrived:
+            if cost is not None:
+                session.history.append_note(cost)
+            if not isinstance(outcome, NoteRefused):
+                session.state_notes.store(task, outcome)
                 continue
-            if made.is_final:
+            if outcome.is_final:
                 session.state_notes.pause()
-            session.state_notes.refuse(str(made))
+            session.state_notes.refuse(str(outcome))

@@ -73,8 +73,8 @@ class AdkFormat(BlockFormat[types.Content]):
         return _TEXT_PART.model_copy(update={"text": text})
 
     def write_call(self, call: Call, old: Any) -> types.Part:
-        written = old.function_call.model_copy(update={"args": decode_object(call.arguments)})
-        return types.Part(**{**dict(old), "function_call": written})
+        new_call = old.function_call.model_copy(update={"args": decode_object(call.arguments)})
+        return types.Part(**{**dict(old), "function_call": new_call})
 
     def write_result(self, result: Result, text: str, media: list[Any], old: Any) -> types.Part:
         before = old.function_response if old else types.FunctionResponse(id=result.call_id, name="tool")
@@ -84,10 +84,10 @@ class AdkFormat(BlockFormat[types.Content]):
 
 
 def _read_response(response: types.FunctionResponse) -> Result:
-    given = response.response or {}
-    only = next(iter(given.values())) if len(given) == 1 else None
-    text = only if isinstance(only, str) else encode_json_text(given)
-    return build_result(response.id or "", [read_text(text)], "error" in given)
+    fields = response.response or {}
+    only = next(iter(fields.values())) if len(fields) == 1 else None
+    text = only if isinstance(only, str) else encode_json_text(fields)
+    return build_result(response.id or "", [read_text(text)], "error" in fields)
 
 
 def list_fields(content: types.Content) -> list[object]:
@@ -169,8 +169,8 @@ class TidegatePlugin(BasePlugin, SessionAccess):
         None: the framework raises the error with which it came here.
         """
         key = callback_context.invocation_id, self._name_session(callback_context)
-        refused = self._preparer.take(key)
-        shorter = await asyncio.to_thread(refused.answer_refusal, error) if refused else None
+        earlier_call = self._preparer.take(key)
+        shorter = await asyncio.to_thread(earlier_call.answer_refusal, error) if earlier_call else None
         if shorter is None:
             return None
         agent: Any = callback_context.get_invocation_context().agent

@@ -152,30 +152,30 @@ class TidegateCompaction(models.CompactionStrategy, SessionAccess):
         self, model: models.Model, messages: list[models.ChatMessage], tools: list[ToolInfo]
     ) -> tuple[list[models.ChatMessage], models.ChatMessageUser | None]:
         fixed = [message for message in messages if isinstance(message, models.ChatMessageSystem)]
-        given = [message for message in messages if not isinstance(message, models.ChatMessageSystem)]
+        conversation = [message for message in messages if not isinstance(message, models.ChatMessageSystem)]
         # Message ids are not enough: samples and epochs may have those of the dataset.
         sample = sample_state()
         thread = sample.uuid if sample else self._thread.get() or make_random_id()
         self._thread.set(thread)
-        run = thread, (given[0].id or "") if given else ""
-        known = self._originals.setdefault(run, {})
-        before = len(known)
-        for message in given:
+        run = thread, (conversation[0].id or "") if conversation else ""
+        originals = self._originals.setdefault(run, {})
+        before = len(originals)
+        for message in conversation:
             if not (message.metadata or {}).get(_OWN):
-                known.setdefault(message.id or str(len(known)), message)
+                originals.setdefault(message.id or str(len(originals)), message)
         declared = [Tool(tool.name, tool.description, tool.parameters.model_dump_json()) for tool in tools]
         fixed_part = FixedPart("\n\n".join(message.text for message in fixed), tuple(declared))
 
         name = self.threads.name("inspect-ai", thread, is_shared=True)
         call = await self._preparer.prepare_async(
             name,
-            list(known.values()),
+            list(originals.values()),
             model=model.name,
             fixed_part=fixed_part,
             run=run,
             max_output=model.config.max_tokens or 0,
         )
-        if call.request.is_unchanged or len(known) == before:
+        if call.request.is_unchanged or len(originals) == before:
             # The framework counts more tokens than we do, or the provider refused the view.
             shorter = await asyncio.to_thread(call.change, _TOO_LONG)
             if shorter is None:

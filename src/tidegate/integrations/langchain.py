@@ -214,7 +214,7 @@ def _read_context(request: ModelRequest[Any], run: Hashable) -> CallContext[AnyM
 def _read_max_output(request: ModelRequest[Any]) -> int:
     """The output limit of a call: that of its settings, else that of the model."""
     settings = [getattr(request, "model_settings", None) or {}, getattr(request.model, "model_kwargs", None) or {}]
-    limits = [given.get(name) for given in settings for name in _OUTPUT_NAMES]
+    limits = [source.get(name) for source in settings for name in _OUTPUT_NAMES]
     limits += [getattr(request.model, name, None) for name in _OUTPUT_NAMES]
     return next((each for each in limits if isinstance(each, int) and each > 0), 0)
 

@@ -110,8 +110,8 @@ class RecallDesk:
             raise BadInput(f"This is not a cursor: {clip_chars(cursor, 80).text!r}.", "Begin without one.")
         first = int(cursor or 0)
         if self._session:
-            found = [info for info in self._data.store.sessions() if info.name == self._session][first:]
-            return _Page(found, len(found), "")
+            own_session = [info for info in self._data.store.sessions() if info.name == self._session][first:]
+            return _Page(own_session, len(own_session), "")
         sessions, total = list_page(self._data.store, first, _MAX_LISTED)
         last = first + len(sessions)
         return _Page(sessions, total, str(last) if sessions and last < total else "")
@@ -179,12 +179,12 @@ class RecallDesk:
         log = self._data.open_log(self._choose_session(name))
         return recall_text(log, f"m1..m{max(log.head, 1)}", max_chars=_MAX_CHARS).text
 
-    def _choose_session(self, given: str) -> str:
-        name = given or self._session
+    def _choose_session(self, choice: str) -> str:
+        name = choice or self._session
         if name and (not self._session or name == self._session) and self._data.store.head(name):
             return name
-        known = [info.name for info in self._data.store.sessions() if not self._session or info.name == self._session]
-        similar = difflib.get_close_matches(name[:80], known, n=1) if name else []
+        names = [info.name for info in self._data.store.sessions() if not self._session or info.name == self._session]
+        similar = difflib.get_close_matches(name[:80], names, n=1) if name else []
         hint = f" Did you mean {similar[0]!r}?" if similar else " The tool `status` lists the sessions."
         what = f"There is no session {clip_chars(name, 80).text!r}." if name else "Name a session."
         raise TidegateError(what, hint.strip())

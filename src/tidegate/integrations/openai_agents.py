@@ -161,18 +161,20 @@ class TidegateFilter(SessionAccess):
         return call.write(request)
 
     async def __call__(self, data: CallModelData[Any]) -> ModelInputData:
-        given, agent = data.model_data, data.agent
+        model_data, agent = data.model_data, data.agent
         tools = await agent.get_all_tools(agents.RunContextWrapper(data.context))
         name = agent.model if isinstance(agent.model, str) else getattr(agent.model, "model", "")
-        fixed_part = FixedPart(given.instructions or "", tuple(map(_read_tool, tools)))
+        fixed_part = FixedPart(model_data.instructions or "", tuple(map(_read_tool, tools)))
 
-        async def ask(asked: list[_Item]) -> ModelAnswer:
+        async def ask(question: list[_Item]) -> ModelAnswer:
             model = agent.model
             if not isinstance(model, agents.Model):
                 model = agents.MultiProvider().get_model(model)
             nothing: dict[str, Any] = {"previous_response_id": None, "conversation_id": None, "prompt": None}
             settings, quiet = agent.model_settings, agents.ModelTracing.DISABLED
-            answer = await model.get_response(given.instructions, asked, settings, tools, None, [], quiet, **nothing)
+            answer = await model.get_response(
+                model_data.instructions, question, settings, tools, None, [], quiet, **nothing
+            )
             texts = [agents.ItemHelpers.extract_text(item) or "" for item in answer.output if item.type == "message"]
             return ModelAnswer("".join(texts), _make_usage(answer))
 
@@ -182,17 +184,19 @@ class TidegateFilter(SessionAccess):
             WindowKey("", describe_upstream(agent.model), str(name or "")),
             agent.model_settings.max_tokens,
         )
-        items, call = await asyncio.to_thread(self._prepare, given.input, (key, max_output or 0), fixed_part, *tokens)
+        items, call = await asyncio.to_thread(
+            self._prepare, model_data.input, (key, max_output or 0), fixed_part, *tokens
+        )
         call.ask, call.items = ask if self._summarize else None, items
         self._call.set(call)
         self._run.set(call.run)
         self._place.set(call.place)
-        return ModelInputData(input=items, instructions=given.instructions)
+        return ModelInputData(input=items, instructions=model_data.instructions)
 
     def _prepare(
         self,
         items: list[_Item],
-        asked: tuple[WindowKey, int],
+        model_call: tuple[WindowKey, int],
         fixed_part: FixedPart,
         read_items: ReadItems | None,
         run: _Run | None,
@@ -205,7 +209,7 @@ class TidegateFilter(SessionAccess):
             run = None
         name = run.name if run else self._find_name(hosts)
         run = run and run._replace(keys=[item.key for item in hosts])
-        key, max_output = asked
+        key, max_output = model_call
         session, following = self.threads.follow_list(name, hosts, key.model)
         self._refusals.apply(following, key)
         self._notes.collect(session, following.session)
@@ -276,39 +280,42 @@ class _RecoveringModel(agents.Model):
     def get_retry_advice(self, request: Any) -> Any:
         return self._model.get_retry_advice(request)
 
-    async def get_response(self, *arguments: Any, **named: Any) -> agents.ModelResponse:
+    async def get_response(self, *arguments: Any, **keywords: Any) -> agents.ModelResponse:
         def ask(items: _Items) -> Awaitable[agents.ModelResponse]:
-            return self._model.get_response(*_replace_input(items, arguments, named), **named)
+            return self._model.get_response(*_replace_input(items, arguments, keywords), **keywords)
 
-        answer: agents.ModelResponse = await self._send(_read_input(arguments, named), ask)
+        answer: agents.ModelResponse = await self._send(_read_input(arguments, keywords), ask)
         return answer
 
-    async def stream_response(self, *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+    async def stream_response(self, *arguments: Any, **keywords: Any) -> AsyncIterator[Any]:
         async def start(items: _Items) -> tuple[list[Any], AsyncIterator[Any]]:
             """The first events up to content, and the others. A refusal comes before content."""
-            events, held = self._model.stream_response(*_replace_input(items, arguments, named), **named), list[Any]()
+            events, first_events = (
+                self._model.stream_response(*_replace_input(items, arguments, keywords), **keywords),
+                list[Any](),
+            )
             async for event in events:
-                held.append(event)
+                first_events.append(event)
                 if event.type not in _FIRST_EVENTS:
                     break
-            return held, events
+            return first_events, events
 
-        held, events = await self._send(_read_input(arguments, named), start)
-        for event in held:
+        first_events, events = await self._send(_read_input(arguments, keywords), start)
+        for event in first_events:
             yield event
         async for event in events:
             yield event
 
 
-def _read_input(arguments: tuple[Any, ...], named: dict[str, Any]) -> _Items:
+def _read_input(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> _Items:
     """The input of a model call, which the framework passes by its name or as the second argument."""
-    found: _Items = named["input"] if "input" in named else arguments[1]
-    return found
+    items: _Items = keywords["input"] if "input" in keywords else arguments[1]
+    return items
 
 
-def _replace_input(items: _Items, arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
-    if "input" in named:
-        named["input"] = items
+def _replace_input(items: _Items, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
+    if "input" in keywords:
+        keywords["input"] = items
         return arguments
     return arguments[0], items, *arguments[2:]
 

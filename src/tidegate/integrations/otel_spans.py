@@ -97,35 +97,35 @@ class _SpanWatcher:
         self._times[event.seq] = event.time
         what = event.payload
         if isinstance(what, MessageAdded):
-            self._said(what.message, event)
+            self._record_message(what.message, event)
         elif isinstance(what, ViewEdited):
-            self._edited(what, event)
+            self._record_edit(what, event)
         elif isinstance(what, UsageReported):
-            self._used(what, event)
+            self._record_usage(what, event)
         else:
-            self._noted(what, event)
+            self._record_note(what, event)
         _forget_oldest(self._calls)
         _forget_oldest(self._times)
         _forget_oldest(self._replies)
 
-    def _said(self, message: Message, event: Event) -> None:
+    def _record_message(self, message: Message, event: Event) -> None:
         if message.role == "assistant":
             self._replies[event.seq] = event.time
             for call in calls_of(message):
                 self._calls[call.id] = _OpenCall(call.name, event.time)
-        self._answered(message, event, "_OTHER")
+        self._record_result(message, event, "_OTHER")
 
-    def _answered(self, message: Message, event: Event, error: str) -> None:
+    def _record_result(self, message: Message, event: Event, error: str) -> None:
         result = result_of(message)
-        called = self._calls.pop(result.call_id, None) if result else None
-        if result is None or called is None:
+        call = self._calls.pop(result.call_id, None) if result else None
+        if result is None or call is None:
             return
-        named: _Attributes = {"gen_ai.tool.name": called.name, "gen_ai.tool.call.id": result.call_id}
+        attributes: _Attributes = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": result.call_id}
         if result.error:
-            named["error.type"] = error
-        self._span("execute_tool", called.name, called.time, event.time, {**named, "gen_ai.tool.type": "function"})
+            attributes["error.type"] = error
+        self._span("execute_tool", call.name, call.time, event.time, {**attributes, "gen_ai.tool.type": "function"})
 
-    def _used(self, what: UsageReported, event: Event) -> None:
+    def _record_usage(self, what: UsageReported, event: Event) -> None:
         """A call starts after the last event of its request and ends with the reply."""
         start = self._times.get(what.log_head, event.time)
         replied = (time for seq, time in self._replies.items() if seq > what.log_head)
@@ -145,7 +145,7 @@ class _SpanWatcher:
         self._span("chat", what.model, start, next(replied, event.time), numbers, self._outside)
         self._replies.clear()
 
-    def _edited(self, what: ViewEdited, event: Event) -> None:
+    def _record_edit(self, what: ViewEdited, event: Event) -> None:
         numbers: _Attributes = {
             "tidegate.compaction.stage": what.stage,
             "tidegate.compaction.rule": what.rule,
@@ -157,9 +157,9 @@ class _SpanWatcher:
         self._span("context_compaction", "", self._compacting or event.time, event.time, numbers)
         for edit in what.edits:
             if isinstance(edit, Insert):  # a call whose tool never returned was answered for it
-                self._answered(edit.message, event, "interrupted")
+                self._record_result(edit.message, event, "interrupted")
 
-    def _noted(self, what: NoteAdded, event: Event) -> None:
+    def _record_note(self, what: NoteAdded, event: Event) -> None:
         if is_note(what, CompactionStarted, CompactionEnded):
             self._compacting = event.time if is_note(what, CompactionStarted) else 0.0
 
@@ -180,9 +180,9 @@ class _SpanWatcher:
         span.end(_nanoseconds(max(start, end)))
 
 
-def _forget_oldest(known: dict[_K, _V]) -> None:
-    while len(known) > _MAX_REMEMBERED:
-        del known[next(iter(known))]
+def _forget_oldest(entries: dict[_K, _V]) -> None:
+    while len(entries) > _MAX_REMEMBERED:
+        del entries[next(iter(entries))]
 
 
 def _nanoseconds(time: float) -> int:

@@ -17,20 +17,20 @@ _BODY_NAMES = ("body", "details", "message")
 _MAX_CAUSES = 8
 
 
-def classify_exception(error: BaseException, refused: FollowedRequest[Any]) -> ProviderError:
+def classify_exception(error: BaseException, followed: FollowedRequest[Any]) -> ProviderError:
     """What a failed call says. Texts of the request that it repeats are not taken for the provider's words."""
-    request = _encode_texts(refused)
+    request = _encode_texts(followed)
     chain = list(_list_causes(error))
     for each in chain:
-        status = next((found for name in _STATUS_NAMES if _is_status(found := getattr(each, name, None))), None)
+        status = next((value for name in _STATUS_NAMES if _is_status(value := getattr(each, name, None))), None)
         if status is not None:
             return classify_response(status, _read_body(each), request=request)
     return classify_response(None, "\n".join(str(each) for each in chain), request=request)
 
 
-def _encode_texts(refused: FollowedRequest[Any]) -> bytes:
+def _encode_texts(request: FollowedRequest[Any]) -> bytes:
     try:
-        return msgspec.json.encode([shown.message for shown in refused.shown])
+        return msgspec.json.encode([unit.message for unit in request.shown])
     except UnicodeEncodeError:  # half a surrogate pair
         return b""
 
@@ -58,7 +58,7 @@ def _read_body(error: Any) -> object:
         text = None
     if isinstance(text, str) and text:
         return text
-    return next((found for name in _BODY_NAMES if (found := getattr(error, name, None))), None) or str(error)
+    return next((body for name in _BODY_NAMES if (body := getattr(error, name, None))), None) or str(error)
 
 
 def describe_upstream(model: object) -> str:

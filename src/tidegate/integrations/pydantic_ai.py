@@ -151,19 +151,21 @@ class _RecoveringModel(WrapperModel):
         super().__init__(model)
         self._send = send
 
-    async def request(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> ModelResponse:
+    async def request(self, messages: list[ModelMessage], *arguments: Any, **keywords: Any) -> ModelResponse:
         answer: ModelResponse = await self._send(
-            messages, lambda given: self.wrapped.request(_join_requests(given), *arguments, **named)
+            messages, lambda requests: self.wrapped.request(_join_requests(requests), *arguments, **keywords)
         )
         return answer
 
     @asynccontextmanager
-    async def request_stream(self, messages: list[ModelMessage], *arguments: Any, **named: Any) -> AsyncIterator[Any]:
+    async def request_stream(
+        self, messages: list[ModelMessage], *arguments: Any, **keywords: Any
+    ) -> AsyncIterator[Any]:
         async with AsyncExitStack() as stack:
 
             def start(messages_to_send: list[ModelMessage]) -> Awaitable[Any]:
                 requests = _join_requests(messages_to_send)
-                return stack.enter_async_context(self.wrapped.request_stream(requests, *arguments, **named))
+                return stack.enter_async_context(self.wrapped.request_stream(requests, *arguments, **keywords))
 
             yield await self._send(messages, start)
 
@@ -199,10 +201,10 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        model, given = request_context.model, request_context.messages
+        model, host_messages = request_context.model, request_context.messages
 
         name = self._name_session(ctx)
-        parts = self._preparer.collect(name, given, find_fixed_parts, ctx.run_id)
+        parts = self._preparer.collect(name, host_messages, find_fixed_parts, ctx.run_id)
 
         async def ask(messages: list[ModelMessage]) -> ModelAnswer:
             settings, parameters = request_context.model_settings, request_context.model_request_parameters
@@ -211,7 +213,7 @@ class TidegateCapability(AbstractCapability[Any], SessionAccess):
 
         call = await self._preparer.prepare_async(
             name,
-            given,
+            host_messages,
             ask,
             model=model.model_name,
             fixed_part=_read_fixed_part(request_context, parts),

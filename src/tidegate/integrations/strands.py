@@ -130,12 +130,12 @@ class TidegateConversation(ConversationManager, SessionAccess):
             agent.tool_registry.process_tools([recall])
 
     def _name_session(self, agent: Any) -> SessionName:
-        given = agent.agent_id if agent.agent_id != _DEFAULT_ID else ""
+        agent_id = agent.agent_id if agent.agent_id != _DEFAULT_ID else ""
         manager = agent._session_manager  # there is no public name for it
         thread = getattr(manager, "session_id", None)
         if thread:
-            return self.threads.name("strands", thread, agent=given, old_name=given)
-        return self.threads.name("strands", given, is_shared=True, old_name=given)
+            return self.threads.name("strands", thread, agent=agent_id, old_name=agent_id)
+        return self.threads.name("strands", agent_id, is_shared=True, old_name=agent_id)
 
     def _find_run(self, agent: Any) -> str:
         return self._runs.setdefault(agent, make_random_id())
@@ -167,15 +167,15 @@ class TidegateConversation(ConversationManager, SessionAccess):
 
         async def start(messages: list[StrandsMessage]) -> tuple[list[Any], AsyncIterator[Any]]:
             """The first events up to content, and the others. A refusal comes before content."""
-            events, held = next_stage(context.replace(messages=messages)), list[Any]()
+            events, first_events = next_stage(context.replace(messages=messages)), list[Any]()
             async for event in events:
-                held.append(event)
+                first_events.append(event)
                 if isinstance(event, ModelStopReason) or "data" in event or "delta" in event:
                     break
-            return held, events
+            return first_events, events
 
-        call, (held, events) = await call.send_async(start)
-        async for event in _chain(held, events):
+        call, (first_events, events) = await call.send_async(start)
+        async for event in _chain(first_events, events):
             if isinstance(event, ModelStopReason):
                 _, message, usage, _ = event["stop"]
                 await call.record_async(message, _read_usage(usage))
@@ -201,7 +201,7 @@ async def _chain(first: list[Any], rest: AsyncIterator[Any]) -> AsyncIterator[An
 
 def _read_max_output(config: Any) -> int:
     """The output limit of a model: most have it among the parameters of the provider, some as a setting of its own."""
-    limits = [given.get(name) for given in (config.get("params") or {}, config) for name in _OUTPUT_NAMES]
+    limits = [source.get(name) for source in (config.get("params") or {}, config) for name in _OUTPUT_NAMES]
     return next((each for each in limits if isinstance(each, int) and each > 0), 0)
 
 
@@ -215,5 +215,5 @@ def _read_fixed_part(context: InvokeModelContext) -> FixedPart:
 
 
 def _read_usage(usage: Any) -> dict[str, object]:
-    read, written = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
-    return make_usage(usage["inputTokens"], usage["outputTokens"], read, written)
+    read, cache_write = usage.get("cacheReadInputTokens"), usage.get("cacheWriteInputTokens")
+    return make_usage(usage["inputTokens"], usage["outputTokens"], read, cache_write)

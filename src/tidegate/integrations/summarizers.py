@@ -64,10 +64,10 @@ def anthropic_summarizer(client: Any, *, compaction: bool = False, **options: An
     if not compaction:
         return ask
     header, beta = _COMPACTION.beta
-    sent = {
+    request = {
         name.lower(): value for name, value in {**client.default_headers, **options.get("extra_headers", {})}.items()
     }
-    if beta not in str(sent.get(header, "")):
+    if beta not in str(request.get(header, "")):
         raise BadInput(
             f"The client does not send the header {header}: {beta}.",
             f'Make it with default_headers={{"{header}": "{beta}"}}: every request that has the block needs it.',

@@ -13,7 +13,8 @@ current branch. Otherwise it gets a new session. So no list ever brings text of 
 import asyncio
 import os
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from threading import RLock
 from typing import Any, NamedTuple, TypedDict
 
@@ -21,11 +22,10 @@ from tidegate.core.errors import BadInput, TidegateError
 from tidegate.core.policy.policy import Policy
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.location import STORE_VARIABLE, locate_user_data
-from tidegate.integrations.found_sessions import FoundSessions
 from tidegate.integrations.session_names import SessionName, encode_part, make_random_id, name_program, name_session
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.following import FollowingSession, HostItem, count_continued
-from tidegate.session.host_tree import HostTree
+from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.recall import recall_text
 from tidegate.session.session import Session
 
@@ -97,7 +97,7 @@ class ThreadSessions:
         is_common = data is None or (not isinstance(data, DataFolder) and bool(os.environ.get(STORE_VARIABLE)))
         self._app = encode_part(app) if app else name_program() if is_common else ""
         self._open: OrderedDict[str, FollowingSession[Any]] = OrderedDict()
-        self._found = FoundSessions(self._get_tree)
+        self._found = _FoundSessions(self._get_tree)
         self._names: OrderedDict[str, list[str]] = OrderedDict()  # by thread id, those that were used
         self._old_names: dict[str, str] = {}  # those of version 0.1.0 that are still used
         self._lock = RLock()
@@ -322,3 +322,77 @@ def describe_missing_framework(extra: str, missing: ImportError) -> ImportError:
         f" Run: pip install 'tidegate[{extra}]'",
         name=missing.name,
     )
+
+
+@dataclass
+class _FoundSession:
+    """`items` are the list that got the session last, and `ids` its messages in the log, as far as they were matched.
+
+    `is_unanswered`: the call with this list failed.
+    """
+
+    name: str
+    items: list[HostItem[Any]]
+    ids: list[str] = field(default_factory=list)
+    is_unanswered: bool = False
+
+    def is_continued_by(self, items: Sequence[HostItem[Any]]) -> bool:
+        """Whether a list begins with that of this session. As a rule its items are the same objects."""
+        beginning = list(items[: len(self.items)])
+        return beginning == self.items or [item.key for item in beginning] == [item.key for item in self.items]
+
+
+class _FoundSessions:
+    """The sessions that were found by their messages, because the framework's ids do not tell them apart.
+
+    A list continues a session if it begins with everything that the session has on its current branch
+    (`count_continued`), and with the list that got the session last: that one may not be logged yet. `get_tree` returns
+    the tree of an open session, None if it is not open.
+    """
+
+    def __init__(self, get_tree: Callable[[str], HostTree | None]) -> None:
+        self._get_tree = get_tree
+        self._alike: dict[tuple[str, str], dict[str, _FoundSession]] = {}
+        self._places: dict[str, tuple[str, str]] = {}  # by name: where it is
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._places
+
+    def find(self, base: str, items: Sequence[HostItem[Any]]) -> tuple[str, int]:
+        """The session that the list continues, of those that were added under this base, and how many messages of it
+        the list has. If there are several, the one with most of them."""
+        alike = self._alike.get((base, _get_first_key(items)), {}).values()
+        counts = ((session.name, self._count_continued(session, items)) for session in alike)
+        return max((each for each in counts if each[1]), key=lambda each: each[1], default=("", 0))
+
+    def _count_continued(self, session: _FoundSession, items: Sequence[HostItem[Any]]) -> int:
+        tree = self._get_tree(session.name)
+        if tree is None or not session.is_continued_by(items):
+            return 0
+        unmatched = session.items[len(session.ids) :]
+        session.ids += tree.match([item.key for item in unmatched], session.ids[-1] if session.ids else ROOT)
+        is_retry = session.is_unanswered and len(session.ids) == len(items)
+        return len(items) if is_retry else count_continued(tree, items, session.ids)
+
+    def add(self, base: str, name: str, items: Sequence[HostItem[Any]]) -> None:
+        """Note that a list got this session."""
+        place = base, _get_first_key(items)
+        session = self._alike.setdefault(place, {}).setdefault(name, _FoundSession(name, []))
+        session.items, session.is_unanswered = list(items), False
+        self._places[name] = place
+
+    def expect_retry(self, name: str) -> None:
+        """Note that a call got no whole answer. The next list like its own is the same call again, not another one."""
+        if name in self._places:
+            self._alike[self._places[name]][name].is_unanswered = True
+
+    def forget(self, name: str) -> None:
+        place = self._places.pop(name, None)
+        if place is not None:
+            del self._alike[place][name]
+            if not self._alike[place]:
+                del self._alike[place]
+
+
+def _get_first_key(items: Sequence[HostItem[Any]]) -> str:
+    return items[0].key if items else ""

@@ -49,7 +49,7 @@ class PeerProcess:
             to.write(json.dumps({"messages": messages, "window": window}).encode() + b"\n")
             to.flush()
         except BrokenPipeError:
-            raise self._ended_error() from None
+            raise self._make_end_error() from None
         table: list[_Json] = []
         for record in self._read_records(back):
             if "failed" in record:
@@ -66,14 +66,14 @@ class PeerProcess:
             if record.get("done"):
                 return
             yield record
-        raise self._ended_error()
+        raise self._make_end_error()
 
     def _pipes(self) -> "_Pipes":
         if self._process.stdin is None or self._process.stdout is None:
-            raise self._ended_error()
+            raise self._make_end_error()
         return _Pipes(self._process.stdin, self._process.stdout)
 
-    def _ended_error(self) -> TidegateError:
+    def _make_end_error(self) -> TidegateError:
         self._errors.seek(0)
         output = self._errors.read().decode("utf-8", "replace").strip().splitlines()
         why = output[-1] if output else "it printed no error"

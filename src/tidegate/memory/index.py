@@ -151,7 +151,7 @@ class SearchIndex:
         run("PRAGMA journal_mode=WAL")
         run("PRAGMA synchronous=NORMAL")
         run("PRAGMA secure_delete=ON")
-        with self._writing():
+        with self._begin_write():
             if not run("SELECT 1 FROM sqlite_master").fetchall():
                 for statement in _TABLES.strip().split(";\n"):
                     run(statement)
@@ -159,7 +159,7 @@ class SearchIndex:
             if run("SELECT text FROM stamp").fetchall() != [(_INDEX_VERSION,)]:
                 raise sqlite3.DatabaseError("made by another version")
 
-    def _writing(self) -> "_Transaction":
+    def _begin_write(self) -> "_Transaction":
         return _Transaction(self._db)
 
     def close(self) -> None:
@@ -179,7 +179,7 @@ class SearchIndex:
 
     def set_file_stamp(self, name: str, stamp: str) -> None:
         """Record the stamp of a note's file whose text did not change."""
-        with self._writing():
+        with self._begin_write():
             self._db.execute("UPDATE sources SET seen = ? WHERE kind = 'note' AND name = ?", (stamp, name))
 
     def indexed_heads(self) -> dict[str, int]:
@@ -193,14 +193,14 @@ class SearchIndex:
 
     def replace_note(self, name: str, note: IndexedNote, pieces: Iterable[TextPiece]) -> None:
         """Replace the passages of a note."""
-        with self._writing():
+        with self._begin_write():
             self._remove("note", name)
             self._insert(self._source("note", name, note), pieces)
         self._shrink()
 
     def extend_session(self, name: str, pieces: Iterable[TextPiece]) -> int:
         """Add lines of a session and return how many were new. Lines up to its indexed head are skipped."""
-        with self._writing():
+        with self._begin_write():
             source, head = self._source("session", name), self.indexed_head(name)
             new = [piece for piece in pieces if piece.place > head]
             pieces_with_text = [piece for piece in new if piece.text]
@@ -211,7 +211,7 @@ class SearchIndex:
         return len(pieces_with_text)
 
     def remove_source(self, kind: SourceKind, name: str) -> None:
-        with self._writing():
+        with self._begin_write():
             self._remove(kind, name)
         self._shrink()
 

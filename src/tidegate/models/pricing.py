@@ -87,6 +87,6 @@ def compute_cost(usage: Usage, rates: Sequence[TokenRates]) -> RequestCost | Non
     cached = usage.cache_read * (rate.input if rate.cached is None else rate.cached) / _MILLION
     write = rate.input if rate.written is None else rate.written
     long_write = max(write, _HOUR_WRITE * rate.input)
-    written = ((usage.cache_write - usage.cache_write_1h) * write + usage.cache_write_1h * long_write) / _MILLION
+    cache_write = ((usage.cache_write - usage.cache_write_1h) * write + usage.cache_write_1h * long_write) / _MILLION
     output = usage.output_tokens * rate.output / _MILLION
-    return RequestCost(read, cached, written, output, read + cached + written + output)
+    return RequestCost(read, cached, cache_write, output, read + cached + cache_write + output)

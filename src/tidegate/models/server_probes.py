@@ -81,9 +81,9 @@ class ProbedServer(NamedTuple):
     async def post(self, url: str, body: Mapping[str, object]) -> object:
         return await self._json(self.client.stream("POST", url, json=dict(body)))
 
-    async def _json(self, sent: AbstractAsyncContextManager[httpx.Response]) -> object:
+    async def _json(self, call: AbstractAsyncContextManager[httpx.Response]) -> object:
         """Return the answer as JSON; None for an error, a web page or an oversized answer."""
-        async with sent as response:
+        async with call as response:
             if response.status_code != 200:
                 return None
             body = bytearray()
@@ -306,7 +306,7 @@ def _find_model_entry(listing: object, model: str, *, alone: bool = True) -> Map
 
 
 def _lists(listing: Mapping[str, object]) -> Iterator[list[object]]:
-    return (found for key in ("data", "models") if isinstance(found := listing.get(key), list))
+    return (entries for key in ("data", "models") if isinstance(entries := listing.get(key), list))
 
 
 def _entry_names(entry: Mapping[str, object]) -> list[str]:

@@ -40,20 +40,20 @@ class UsageReport(NamedTuple):
         return self.reported / self.counted
 
 
-def find_usage_problem(counted: int, reported: int, history: Sequence[UsageReport] = ()) -> str | None:
+def find_usage_problem(count: int, reported: int, history: Sequence[UsageReport] = ()) -> str | None:
     """Return the warning for the user, or None. `history` are the earlier reports of the same model, oldest first."""
-    reports = [*history[-MAX_USAGE_REPORTS:], UsageReport(counted, reported)]
+    reports = [*history[-MAX_USAGE_REPORTS:], UsageReport(count, reported)]
     if len(reports) >= _MIN_EMPTY_REPORTS and all(each.reported <= 0 for each in reports[-_MIN_EMPTY_REPORTS:]):
         return (
             "The server reports no token usage: sizes are counted here, and neither the cost nor a prompt that it cut "
             "can be seen."
         )
-    if reported <= 0 or counted < _MIN_COUNTED_TOKENS:
+    if reported <= 0 or count < _MIN_COUNTED_TOKENS:
         return None
     if not _is_truncated([each for each in reports if each.counted >= _MIN_COUNTED_TOKENS and each.reported > 0]):
         return None
     return (
-        f"The server says it read {reported:,} of about {counted:,} tokens that were sent, and so it was before: "
+        f"The server says it read {reported:,} of about {count:,} tokens that were sent, and so it was before: "
         "it seems to cut the prompt without a word. Load the model with a larger context (Ollama: num_ctx or "
         "OLLAMA_CONTEXT_LENGTH), or set the window to what is loaded."
     )
@@ -73,11 +73,11 @@ def _is_truncated(reports: list[UsageReport]) -> bool:
     ):
         return False
     shortest, longest = min(each.counted for each in low), max(each.counted for each in low)
-    read_more = any(each.reported >= max(low, key=_reported).reported and each.counted < shortest for each in whole)
+    read_more = any(each.reported >= max(low, key=_get_reported).reported and each.counted < shortest for each in whole)
     return read_more or longest >= _MIN_GROWTH * shortest or all(each.ratio < _IMPOSSIBLE_SHARE for each in low)
 
 
-def _reported(report: UsageReport) -> int:
+def _get_reported(report: UsageReport) -> int:
     return report.reported
 
 

@@ -46,14 +46,14 @@ class LearnedWindow(msgspec.Struct, frozen=True):
 class LearnedWindows:
     """Windows learned from errors. The newest counts: a server may be restarted with another size."""
 
-    def __init__(self, kept: Iterable[LearnedWindow] = ()) -> None:
-        self._windows = {_key(each.address, each.model): each for each in kept if each.tokens > 0}
+    def __init__(self, windows: Iterable[LearnedWindow] = ()) -> None:
+        self._windows = {_key(each.address, each.model): each for each in windows if each.tokens > 0}
 
-    def learn(self, address: str, model: str, fault: ProviderError, named: int = 0) -> LearnedWindow | None:
+    def learn(self, address: str, model: str, fault: ProviderError, server_tokens: int = 0) -> LearnedWindow | None:
         """Learn a window only from a number that the provider named as such. No guess ever lowers a window."""
         if fault.kind not in ("overflow", "output_cap") or fault.window is None:
             return None
-        learned_window = LearnedWindow(address.rstrip("/"), model, fault.window, named)
+        learned_window = LearnedWindow(address.rstrip("/"), model, fault.window, server_tokens)
         self._windows[_key(address, model)] = learned_window
         return learned_window
 
@@ -95,14 +95,14 @@ class WindowResolver:
         key: str = "",
         headers: Mapping[str, str] | None = None,
         overrides: Mapping[str, ModelInfo] | None = None,
-        learned: LearnedWindows | None = None,
+        learned_windows: LearnedWindows | None = None,
     ) -> None:
         self.model = model
         self.address = base_url
         own = find_entry(model, overrides or {})
         self._setting = setting or (own.window if own else None)
         self._catalog = find_window(model)
-        self._learned = shared_learned_windows() if learned is None else learned
+        self._learned = shared_learned_windows() if learned_windows is None else learned_windows
         self._asked: ProbeResult | None = None
         self._largest_read = 0  # tokens of the largest request that was answered
         self.forgotten_notice = ""  # the notice for the user after a learned window was disproved
@@ -134,7 +134,7 @@ class WindowResolver:
         """Ask at most once until the answer is final. Do not ask if a window is set."""
         if not self._setting and (again or self._asked is None or not self._asked.is_final):
             self._asked = await self._ask()
-            known_window, server_tokens = self._learned.find(self.address, self.model), self._named
+            known_window, server_tokens = self._learned.find(self.address, self.model), self._server_tokens
             if known_window and server_tokens > max(known_window.tokens, known_window.named):
                 self._forget(f"the server now names {server_tokens:,}", known_window.tokens)
         return self.window
@@ -146,7 +146,7 @@ class WindowResolver:
         """
         if fault.window is not None and fault.window < self._largest_read:
             return False
-        return self._learned.learn(self.address, self.model, fault, self._named) is not None
+        return self._learned.learn(self.address, self.model, fault, self._server_tokens) is not None
 
     def confirm_tokens(self, tokens: int) -> bool:
         """Record that one request had this many tokens. Return True if that disproved a smaller learned window."""
@@ -158,7 +158,7 @@ class WindowResolver:
         return True
 
     @property
-    def _named(self) -> int:
+    def _server_tokens(self) -> int:
         return self._asked.tokens or 0 if self._asked and self._asked.is_final else 0
 
     def _forget(self, why: str, tokens: int) -> None:

@@ -68,9 +68,9 @@ class OwnCount(NamedTuple):
     output: int = 0
 
 
-def estimate_accepted(reported: int, counted: int) -> int:
+def estimate_accepted(reported: int, count: int) -> int:
     """The size of an accepted request, as the upstream reported it; else somewhat less than the own count."""
-    return reported or int(counted * _UNCOUNTED_SHARE)
+    return reported or int(count * _UNCOUNTED_SHARE)
 
 
 class _Record(msgspec.Struct):
@@ -245,5 +245,7 @@ def _names_own_size(error: ProviderError, count: OwnCount) -> bool:
     """Whether the refusal says how large the request is: text that was written before the request cannot know it."""
     pairs = [(error.prompt_tokens, count.prompt), (error.requested_total, count.prompt + count.output)]
     return any(
-        said is not None and own / _SAME_SIZE_MARGIN <= said <= own * _SAME_SIZE_MARGIN for said, own in pairs if own
+        number is not None and own / _SAME_SIZE_MARGIN <= number <= own * _SAME_SIZE_MARGIN
+        for number, own in pairs
+        if own
     )

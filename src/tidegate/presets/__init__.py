@@ -30,20 +30,20 @@ def preset_names() -> tuple[str, ...]:
 @cache
 def list_context_presets(keys: frozenset[str]) -> tuple[str, ...]:
     """The presets that take over all of these keys of an agent's `context`."""
-    contexts = ((name, _shipped(name).context) for name in preset_names())
+    contexts = ((name, _load_preset(name).context) for name in preset_names())
     return tuple(name for name, context in contexts if context is not None and keys <= context.settings)
 
 
 @cache
 def find_preset_of_aliases(keys: frozenset[str]) -> str:
     """The preset with aliases among these keys: they are from the configuration of the system that it describes."""
-    return next((name for name in preset_names() if not keys.isdisjoint(_shipped(name).aliases)), "")
+    return next((name for name in preset_names() if not keys.isdisjoint(_load_preset(name).aliases)), "")
 
 
 @cache
 def find_preset_of_setting(name: str) -> str:
     """The preset with a setting of this name, which only one may have."""
-    (name_of_preset,) = (preset for preset in preset_names() if name in _shipped(preset).settings)
+    (name_of_preset,) = (preset for preset in preset_names() if name in _load_preset(preset).settings)
     return name_of_preset
 
 
@@ -68,14 +68,14 @@ def load(
     known_stages = _KnownStages(stages, import_stages)
     if name in preset_names():
         if not overrides:
-            return _shipped(name)
+            return _load_preset(name)
         source = f"{name}.yaml"
         data = resources.files(__name__).joinpath(source).read_bytes()
     else:
         source = name.encode("utf-8", "backslashreplace").decode()
         data = _read(name)
     return parse_policy(
-        _decoded(data, source),
+        _decode_text(data, source),
         source=source,
         stages=known_stages,
         settings=overrides,
@@ -135,7 +135,7 @@ def load_stage_plugin(plugin: Plugin) -> Stage:
 
 
 @cache
-def _shipped(name: str) -> Policy:
+def _load_preset(name: str) -> Policy:
     """A preset without overrides. Cached, because parsing it takes half the time of opening a session."""
     source = f"{name}.yaml"
     text = resources.files(__name__).joinpath(source).read_text("utf-8")
@@ -161,7 +161,7 @@ def _read(path: str) -> bytes:
         ) from None
 
 
-def _decoded(data: bytes, source: str) -> str:
+def _decode_text(data: bytes, source: str) -> str:
     if len(data) > MAX_YAML_CHARS:
         raise BadPolicy(
             f"{source}: more than {MAX_YAML_CHARS:,} bytes.", "A policy is a short text; is this the right file?"

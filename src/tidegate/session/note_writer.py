@@ -155,12 +155,8 @@ class NoteWriter:
         try:
             task, answer = await work()
             made = await asyncio.to_thread(self.notes.check, task, answer.text, answer.block)
-        except AnswerUnusable as no:
-            made = NoteRefused(str(no))
-        except TimeoutError:
-            made = NoteRefused(f"there was no answer within {self._timeout:g} seconds")
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
-            made = explain_failure(failure)
+            made = explain_failure(failure, self._timeout)
         self._arrived.append((task, made))
 
     async def _ask_for_summary(
@@ -261,10 +257,14 @@ async def _call_in_daemon(function: Callable[[], _T]) -> _T:
     return await future
 
 
-def explain_failure(failure: Exception) -> NoteRefused:
-    """Why a model gave no note, from what the call of a provider or its SDK raised."""
+def explain_failure(failure: Exception, timeout: float = NOTE_TIMEOUT_SECONDS) -> NoteRefused:
+    """Why a model gave no note, from what the call of a provider or its SDK raised, or the check of its answer."""
     if isinstance(failure, NoteRefused):
         return failure
+    if isinstance(failure, AnswerUnusable):
+        return NoteRefused(str(failure))
+    if isinstance(failure, TimeoutError):
+        return NoteRefused(f"there was no answer within {timeout:g} seconds")
     if isinstance(failure, ProviderError):
         return NoteRefused(f"the provider failed: {failure.kind}", is_final=failure.kind in _FINAL_KINDS)
     if isinstance(failure, GiveUp):

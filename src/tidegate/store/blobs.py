@@ -102,7 +102,7 @@ class Blobs:
             if not there:
                 write_atomically(path, body)
                 self._size, self._added_since_count = self._size + len(body), self._added_since_count + 1
-            self._sync_names(path.parent, written=not there)
+            self._sync_names(path.parent, is_new=not there)
         return sha
 
     def get(self, sha: str) -> bytes:
@@ -110,20 +110,20 @@ class Blobs:
         body = self._read(self._path(sha))
         if body is None:
             raise DamagedData(f"The blob {sha} is not there.", "Put it back from a copy of the data folder.")
-        return self._checked(sha, body)
+        return self._unpack(sha, body)
 
-    def _checked(self, sha: str, body: bytes) -> bytes:
+    def _unpack(self, sha: str, body: bytes) -> bytes:
         # The unpacked size is limited: a few bytes may claim to be gigabytes.
         most = max(self.max_blob, _MAX_BLOB_BYTES)
         unpacking = zlib.decompressobj()
         try:
             data = unpacking.decompress(body, most + 1)
         except zlib.error as fault:
-            raise _damaged(sha, str(fault)) from fault
+            raise _make_damage_error(sha, str(fault)) from fault
         if len(data) > most:
-            raise _damaged(sha, f"it unpacks to more than {most:,} bytes")
+            raise _make_damage_error(sha, f"it unpacks to more than {most:,} bytes")
         if not unpacking.eof or unpacking.unused_data or hashlib.sha256(data).hexdigest() != sha:
-            raise _damaged(sha, "its content is not what its name says")
+            raise _make_damage_error(sha, "its content is not what its name says")
         return data
 
     def _path(self, sha: str) -> Path:
@@ -140,14 +140,14 @@ class Blobs:
         except FileNotFoundError:
             return None
         except OSError as failure:
-            raise _damaged(path.name, f"it cannot be opened: {failure.strerror}") from failure
+            raise _make_damage_error(path.name, f"it cannot be opened: {failure.strerror}") from failure
         try:
             if not stat.S_ISREG(os.fstat(file).st_mode):
-                raise _damaged(path.name, "it is not a file")
+                raise _make_damage_error(path.name, "it is not a file")
             with open(file, "rb", closefd=False) as stream:
                 return stream.read()
         except OSError as failure:
-            raise _damaged(path.name, f"it cannot be read: {failure.strerror}") from failure
+            raise _make_damage_error(path.name, f"it cannot be read: {failure.strerror}") from failure
         finally:
             os.close(file)
 
@@ -158,15 +158,15 @@ class Blobs:
             if there is None:
                 return False
             if there != body:  # another zlib may have packed it
-                self._checked(sha, there)
+                self._unpack(sha, there)
         except DamagedData:
             return False
         return True
 
-    def _sync_names(self, shelf: Path, *, written: bool) -> None:
+    def _sync_names(self, shelf: Path, *, is_new: bool) -> None:
         """Sync the folders of an existing blob: its writer may have crashed before the names were on disk."""
         try:
-            if not written:
+            if not is_new:
                 sync_folder(shelf)
             if shelf not in self._synced:
                 sync_folder(self.folder)
@@ -280,7 +280,7 @@ def _size_of(path: Path) -> int:
         return 0
 
 
-def _damaged(sha: str, why: str) -> DamagedData:
+def _make_damage_error(sha: str, why: str) -> DamagedData:
     return DamagedData(f"The blob {sha} is damaged: {why}.", "Put it back from a copy of the data folder.")
 
 

@@ -118,7 +118,7 @@ class GroupCommit:
     def _add_slots(self, loop: "asyncio.AbstractEventLoop") -> "asyncio.Semaphore":
         import asyncio  # noqa: PLC0415
 
-        for other in [known for known in list(self._slots) if known.is_closed()]:
+        for other in [each for each in list(self._slots) if each.is_closed()]:
             self._slots.pop(other, None)
         return self._slots.setdefault(loop, asyncio.Semaphore(MAX_QUEUED))
 

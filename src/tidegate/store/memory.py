@@ -38,10 +38,10 @@ def session_not_found(session: str) -> SessionNotFound:
     )
 
 
-def check_fork_request(session: str, at: int, head: int, new: str, taken: bool) -> None:
+def check_fork_request(session: str, at: int, head: int, new: str, name_exists: bool) -> None:
     if not 1 <= at <= head:
         raise BadInput(f"Session {session!r} cannot be forked at {at}.", f"Give a number from 1 to {head}.")
-    if taken:
+    if name_exists:
         raise BadInput(f"There is a session {new!r} already.", "Choose another name; nothing was changed.")
 
 

@@ -71,7 +71,7 @@ def _open_plugin_store(plugin: Plugin, url: str, clock: Callable[[], float]) -> 
     try:
         store = make(url, clock)
     except Exception as failure:  # noqa: BLE001 - from None: the chain could print the URL
-        raise plugin.make_error(f"did not open: {_masked(describe_failure(failure), secrets)}") from None
+        raise plugin.make_error(f"did not open: {_mask_secrets(describe_failure(failure), secrets)}") from None
     methods = [name for name in vars(Store) if not name.startswith("_")]
     missing = [name for name in methods if not callable(getattr(store, name, None))]
     if missing:
@@ -94,9 +94,9 @@ def _postgres(url: str) -> Store:
         if not any(secret in str(failure) for secret in secrets):
             raise
         # From None: the chain would print the text that is being hidden here.
-        cause = _masked(str(failure.args[0]) if failure.args else "", secrets)
+        cause = _mask_secrets(str(failure.args[0]) if failure.args else "", secrets)
         remedy = failure.remedy if isinstance(failure, TidegateError) else "Check the URL and that the server runs."
-        raise BadInput(f"The PostgreSQL store did not open: {cause}", _masked(remedy, secrets)) from None
+        raise BadInput(f"The PostgreSQL store did not open: {cause}", _mask_secrets(remedy, secrets)) from None
     return store
 
 
@@ -111,7 +111,7 @@ def list_url_passwords(url: str) -> list[str]:
     return [form for word in passwords if word for form in (word, unquote(word))]
 
 
-def _masked(text: str, secrets: list[str]) -> str:
+def _mask_secrets(text: str, secrets: list[str]) -> str:
     for secret in secrets:
         text = text.replace(secret, "***")
     return text

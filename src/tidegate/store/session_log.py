@@ -162,14 +162,14 @@ class KeptLog:
 
     def _is_same_log(self) -> bool:
         """Whether the record we know is still in its place. If it is damaged now, we assume so."""
-        seq, known = self._known_record
+        seq, known_bytes = self._known_record
         if not seq:
             return True
         try:
             record = next(iter(self._store.read(self.session_name, seq)), b"")
         except DamagedData:
             return True
-        return record == known
+        return record == known_bytes
 
     def _was_rewritten(self) -> bool:
         """Whether later events say that something was forgotten: that may have been the record we know."""

@@ -238,11 +238,11 @@ def show_progress(what: str, total: int) -> Iterator[ProgressStep]:
 
 def _make_plain_progress(what: str, total: int) -> ProgressStep:
     """A counter in one line of the terminal, for an installation without rich."""
-    done = 0
+    count = 0
 
     def advance(steps: int) -> None:
-        nonlocal done
-        done += steps
-        print(f"\r{what} {done:,}/{total:,}", end="", file=sys.stderr, flush=True)
+        nonlocal count
+        count += steps
+        print(f"\r{what} {count:,}/{total:,}", end="", file=sys.stderr, flush=True)
 
     return advance

@@ -366,15 +366,15 @@ class AgentThread:
         return self.submit(run)
 
     def complete_command(self, prefix: str) -> "Future[list[str]]":
-        async def completed() -> list[str]:
+        async def complete() -> list[str]:
             return self.commands.complete(prefix, self._make_context())
 
-        return self.submit(completed)
+        return self.submit(complete)
 
     def run_with_context(self, work: Callable[[CommandContext], Awaitable[_T]]) -> "Future[_T]":
         """Run a function where the session lives, with the context of commands."""
 
-        async def asked() -> _T:
+        async def run() -> _T:
             context = self._make_context()
             if context is None:
                 raise TidegateError("No agent is open yet.", "Wait a moment.")
@@ -383,7 +383,7 @@ class AgentThread:
             finally:
                 self._update_status()
 
-        return self.submit(asked)
+        return self.submit(run)
 
     def _make_context(self) -> CommandContext | None:
         if self.agent is None:

@@ -313,7 +313,7 @@ class ChatApp(App[int]):
     # --- what is typed --------------------------------------------------------------------------------------------
 
     @on(TextArea.Changed, "#composer")
-    def _typed(self) -> None:
+    def _follow_typing(self) -> None:
         self._escape_pressed = False
         self._suggest()
 

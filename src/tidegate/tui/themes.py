@@ -90,27 +90,27 @@ class Palette(NamedTuple):
 
 
 def make_palette(variables: Mapping[str, str], *, dark: bool) -> Palette:
-    def hexed(name: str, otherwise: str) -> Color:
+    def find_color(name: str, otherwise: str) -> Color:
         try:
             return Color.parse(variables.get(name, otherwise)).rgb and Color.parse(variables.get(name, otherwise))
         except ColorParseError:
             return Color.parse(otherwise)
 
-    text = hexed("foreground", "#d6dae0" if dark else "#24292f")
-    ground = hexed("background", "#14171c" if dark else "#fbfbf9")
+    text = find_color("foreground", "#d6dae0" if dark else "#24292f")
+    ground = find_color("background", "#14171c" if dark else "#fbfbf9")
     return Palette(
         text=text.hex6,
         muted=text.blend(ground, 0.38).hex6,
         faint=text.blend(ground, 0.62).hex6,
-        primary=hexed("primary", "#7aa2d6").hex6,
-        accent=hexed("accent", "#c9a26d").hex6,
-        warning=hexed("warning", "#e5b454").hex6,
-        error=hexed("error", "#e06c75").hex6,
-        success=hexed("success", "#8fbf7f").hex6,
-        surface=hexed("surface", "#1a1e25").hex6,
-        panel=hexed("panel", "#222833").hex6,
-        added=_tint(ground, hexed("success", "#8fbf7f"), dark=dark),
-        removed=_tint(ground, hexed("error", "#e06c75"), dark=dark),
+        primary=find_color("primary", "#7aa2d6").hex6,
+        accent=find_color("accent", "#c9a26d").hex6,
+        warning=find_color("warning", "#e5b454").hex6,
+        error=find_color("error", "#e06c75").hex6,
+        success=find_color("success", "#8fbf7f").hex6,
+        surface=find_color("surface", "#1a1e25").hex6,
+        panel=find_color("panel", "#222833").hex6,
+        added=_tint(ground, find_color("success", "#8fbf7f"), dark=dark),
+        removed=_tint(ground, find_color("error", "#e06c75"), dark=dark),
         code="github-dark" if dark else "friendly",
     )
 

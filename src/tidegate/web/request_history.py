@@ -1,7 +1,7 @@
 """The requests of a session, read from its log: those with a usage report, and those known by their answer only."""
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -11,6 +11,7 @@ from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.session.costs import usage_or_estimate
 from tidegate.store.log import Log
+from tidegate.web.category_shares import CHART_CATEGORIES
 
 _NO_USAGE: Final = Usage(0, 0, 0, 0)
 _LOOKBACK: Final = 8
@@ -48,6 +49,55 @@ class RequestRecord(msgspec.Struct, gc=False):
         """Computed when it is asked for: a session has thousands of requests, and a page shows a few of them."""
         cost = compute_model_cost(request_usage(self.used), self.model_info)
         return RequestBill() if cost is None else RequestBill(cost.input, cost.cached, cost.written, cost.output, True)
+
+
+class RequestFigures(msgspec.Struct, frozen=True):
+    """A request as charts and tables show it. The scripts in assets/ read these keys.
+
+    `paid` is dollars for input, cached, written and output tokens. `client` made the request, if the session has
+    several. `wire`, `parts`, `messages` and `window` are those of the view, which a record of a request does not have.
+    """
+
+    head: int
+    time: float
+    model: str
+    wire: str
+    reported: bool
+    counted: int
+    total: int
+    parts: list[int]
+    messages: int
+    window: int
+    input: int
+    output: int
+    read: int
+    written: int
+    paid: list[float]
+    priced: bool
+    client: str = ""
+
+    @classmethod
+    def of_record(cls, request: RequestRecord) -> Self:
+        """What the record of the request says."""
+        usage, cost = request_usage(request.used), request.cost
+        return cls(
+            head=request.head,
+            time=request.time,
+            model=request.used.model if request.used is not None else "",
+            wire="",
+            reported=request.used is not None and request.used.input_tokens > 0,
+            counted=request.used.counted_tokens if request.used is not None else 0,
+            total=usage.input_tokens,
+            parts=[0] * len(CHART_CATEGORIES),
+            messages=0,
+            window=0,
+            input=usage.input_tokens,
+            output=usage.output_tokens,
+            read=usage.cache_read,
+            written=usage.cache_write,
+            paid=[cost.input, cost.cached, cost.written, cost.output],
+            priced=cost.is_priced,
+        )
 
 
 class SideSpending(msgspec.Struct):

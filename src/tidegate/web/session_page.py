@@ -14,7 +14,7 @@ from tidegate.session.reports.changes import Change
 from tidegate.store.log import Log
 from tidegate.web.category_shares import CHART_CATEGORIES
 from tidegate.web.document import render_document
-from tidegate.web.request_history import SideSpending, request_usage
+from tidegate.web.request_history import RequestFigures, SideSpending, request_usage
 from tidegate.web.session_story import (
     MAX_CHART_POINTS,
     MAX_LISTED_CHANGES,
@@ -58,28 +58,11 @@ class ChartPoints(msgspec.Struct, frozen=True):
     parts: list[list[int]]
 
 
-class RequestFigures(msgspec.Struct, frozen=True):
-    """A request as the tables show it. `paid` is dollars for input, cached, written and output tokens."""
+class PageRequest(RequestFigures, frozen=True):
+    """A request with the dollars of the session up to it, and the number of its state of the view."""
 
-    head: int
-    time: float
-    model: str
-    wire: str
-    reported: bool
-    counted: int
-    total: int
-    parts: list[int]
-    messages: int
-    window: int
-    input: int
-    output: int
-    read: int
-    written: int
-    paid: list[float]
-    priced: bool
-    so_far: float
-    state: int
-    client: str
+    so_far: float = 0.0
+    state: int = 0
 
 
 class SessionPageData(msgspec.Struct, frozen=True):
@@ -96,7 +79,7 @@ class SessionPageData(msgspec.Struct, frozen=True):
     categories: tuple[str, ...]
     points: ChartPoints
     first: int
-    requests: list[RequestFigures]
+    requests: list[PageRequest]
     older: int
     changes: list[Change]
     comparisons: list[ChangeComparison]
@@ -139,7 +122,7 @@ def render_session_page(
             parts=[row.category_tokens for row in points],
         ),
         first=len(story.rows) - len(recent),
-        requests=_list_request_figures(story.rows)[len(story.rows) - len(recent) :],
+        requests=_list_page_requests(story.rows)[len(story.rows) - len(recent) :],
         older=max(0, len(story.changes) - MAX_LISTED_CHANGES),
         changes=story.changes[-MAX_LISTED_CHANGES:],
         comparisons=story.comparisons[-MAX_LISTED_CHANGES:],
@@ -184,37 +167,26 @@ def _list_omissions(story: SessionStory, texts: BoundedTexts, points: int) -> li
     return lines
 
 
-def _list_request_figures(rows: list[RequestRow]) -> list[RequestFigures]:
-    figures: list[RequestFigures] = []
+def _list_page_requests(rows: list[RequestRow]) -> list[PageRequest]:
+    requests: list[PageRequest] = []
     so_far = 0.0
     for row in rows:
-        request, usage = row.request, request_usage(row.request.used)
-        cost = request.cost
-        so_far += cost.total
-        figures.append(
-            RequestFigures(
-                head=request.head,
-                time=request.time,
+        so_far += row.request.cost.total
+        requests.append(
+            msgspec.structs.replace(
+                PageRequest.of_record(row.request),
                 model=row.model,
                 wire=row.dialect_name,
-                reported=request.used is not None and request.used.input_tokens > 0,
-                counted=request.used.counted_tokens if request.used is not None else 0,
                 total=row.total,
                 parts=row.category_tokens,
                 messages=row.message_count,
                 window=row.window,
-                input=usage.input_tokens,
-                output=usage.output_tokens,
-                read=usage.cache_read,
-                written=usage.cache_write,
-                paid=[cost.input, cost.cached, cost.written, cost.output],
-                priced=cost.is_priced,
                 so_far=so_far,
                 state=row.state,
                 client=row.client,
             )
         )
-    return figures
+    return requests
 
 
 def _render_body(title: str, story: SessionStory) -> str:

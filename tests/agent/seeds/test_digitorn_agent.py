@@ -391,7 +391,9 @@ LARGE_VOCABULARIES = ("llama-3.3-70b-versatile", "mistral-large-latest")
 
 @pytest.mark.seed("DIG-14")
 def test_the_windows_of_the_document() -> None:
-    assert {model: WindowResolver(model, learned=LearnedWindows()).window.tokens for model in WINDOWS} == WINDOWS
+    assert {
+        model: WindowResolver(model, learned_windows=LearnedWindows()).window.tokens for model in WINDOWS
+    } == WINDOWS
 
 
 @pytest.mark.seed("DIG-14")

@@ -110,12 +110,12 @@ def _read_values(path: Path) -> _Tree:
 # --- checking -------------------------------------------------------------------------------------------------------
 
 
-class _Checked(NamedTuple):
+class _EntryCheck(NamedTuple):
     taken: list[ForeignEntry]
     refused: list[UnusedKey]
 
 
-def _check_entries(source_format: ForeignFormat, entries: Sequence[ForeignEntry]) -> _Checked:
+def _check_entries(source_format: ForeignFormat, entries: Sequence[ForeignEntry]) -> _EntryCheck:
     """Take the entries that make a valid file together. Parts of one hook or MCP server are taken together."""
     foreign_entries: list[ForeignEntry] = []
     keys: list[UnusedKey] = []
@@ -130,7 +130,7 @@ def _check_entries(source_format: ForeignFormat, entries: Sequence[ForeignEntry]
         foreign_entries += valid
         why = _find_problem(source_format, [*foreign_entries, *left_out]) or problem
         keys += [UnusedKey(".".join(each.key), why) for each in left_out]
-    return _Checked(foreign_entries, keys)
+    return _EntryCheck(foreign_entries, keys)
 
 
 def _group_entries(entries: Sequence[ForeignEntry]) -> list[list[ForeignEntry]]:

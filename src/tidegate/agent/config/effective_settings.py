@@ -65,12 +65,12 @@ def _add_notes(config: ResolvedConfig, settings: list[EffectiveSetting]) -> list
     retention = find_ignored_retention(config)
     for each in values if retention is None else (*values, retention):
         ignored.setdefault(each.name, []).append(each)
-    for name, found in ignored.items():
-        notes[name] = "; ".join(f"{each.source}: {SecretMask()(each.reason)}" for each in found)
+    for name, entries in ignored.items():
+        notes[name] = "; ".join(f"{each.source}: {SecretMask()(each.reason)}" for each in entries)
     names = {each.name for each in settings}
     more = [
-        EffectiveSetting(name, "ignored", found[0].source, notes[name])
-        for name, found in ignored.items()
+        EffectiveSetting(name, "ignored", entries[0].source, notes[name])
+        for name, entries in ignored.items()
         if name not in names
     ]
     return [*(each._replace(note=notes.get(each.name, "")) for each in settings), *more]

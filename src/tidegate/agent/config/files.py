@@ -66,7 +66,7 @@ def read_config_sources(files: ConfigFiles) -> ConfigSources:
     """Read both files. The user's own file is never used as a project's file, even in its own folder."""
     data = None
     if files.is_explicit:
-        data = _read_bytes(files.project, needed=True)
+        data = _read_bytes(files.project, must_exist=True)
     elif not _is_same_file(files.project, files.user):
         data = read_project_config(files)
     digest = "" if data is None else hashlib.sha256(data).hexdigest()
@@ -171,12 +171,12 @@ def _is_same_file(one: Path, other: Path) -> bool:
         return False
 
 
-def _read_bytes(path: Path, *, needed: bool = False) -> bytes | None:
+def _read_bytes(path: Path, *, must_exist: bool = False) -> bytes | None:
     try:
         with path.open("rb") as file:
             return file.read(MAX_YAML_CHARS + 1)
     except (FileNotFoundError, NotADirectoryError):
-        if needed:
+        if must_exist:
             raise BadInput(f"There is no file {path}.", f"Name a {CONFIG_FILE}, or leave it out.") from None
         return None
     except OSError as error:
@@ -294,10 +294,10 @@ def _check_names(config: ResolvedConfig) -> None:
         raise BadPolicy(
             f"{sources['rules']}: the rules have {size:,} characters.", f"Keep them to {_MAX_RULES_CHARS:,} in all."
         )
-    all_actions = {f"{module}.{action}" for module, found in MODULE_ACTIONS.items() for action in found}
-    named = [(name, f"capabilities.tools.{name}") for name in settings.capabilities.tools]
-    named += [(name, f"agents.{config.agent.id}.tools") for name in config.agent.tools or ()]
-    for name, path in named:
+    all_actions = {f"{module}.{action}" for module, names in MODULE_ACTIONS.items() for action in names}
+    references = [(name, f"capabilities.tools.{name}") for name in settings.capabilities.tools]
+    references += [(name, f"agents.{config.agent.id}.tools") for name in config.agent.tools or ()]
+    for name, path in references:
         if not any(sign in name for sign in ("*", "?", "[", "__")):  # tools of servers are known only when they run
             require_known(name, BUILTIN_TOOL_NAMES | all_actions | set(settings.tools), "tool", path)
     if settings.tools:

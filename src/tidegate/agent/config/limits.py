@@ -48,7 +48,7 @@ def combine_config_files(
     project: ParsedConfigFile, own: ParsedConfigFile, environment: Mapping[str, str]
 ) -> CombinedConfig:
     """Combine a project's file with the user's own."""
-    approval = make_approval_rules(own.settings.capabilities, _given_capabilities(own.top))
+    approval = make_approval_rules(own.settings.capabilities, _list_capability_keys(own.top))
     combiner = _FileCombiner(project, own, approval)
     addressed = combiner.drop_addresses((), project.top, SettingsReader(environment))
     top = combiner.combine((), addressed, own.top)
@@ -262,7 +262,7 @@ _LIMIT_RULES: Final[Mapping[_SettingPath, Callable[[_FileCombiner, _SettingPath,
 """Every limit by its path, where `*` is any key. For all other paths the project's value wins."""
 
 
-def _given_capabilities(top: YamlNode) -> frozenset[str]:
+def _list_capability_keys(top: YamlNode) -> frozenset[str]:
     """Return the keys of `capabilities` that have a value in a file."""
     capabilities = top.find("capabilities")
     entries = capabilities.entries.items() if capabilities is not None else ()

@@ -64,7 +64,7 @@ def resolve_approval(config: ResolvedConfig) -> ApprovalRules:
 
 
 def make_approval_rules(
-    given: CapabilitySettings, given_keys: Collection[str] = CapabilitySettings.__struct_fields__
+    settings: CapabilitySettings, given_keys: Collection[str] = CapabilitySettings.__struct_fields__
 ) -> ApprovalRules:
     """Make the rules for tools from a file. Only the settings in `given_keys` have an effect.
 
@@ -73,12 +73,12 @@ def make_approval_rules(
     tools: dict[str, ApprovalVerdict] = {}
     default: ApprovalVerdict | None = None
     if "default_policy" in given_keys:
-        tools = {**STANDARD_APPROVAL.verdicts, "hello": "allow"} if given.default_policy == "auto" else {}
-        default = "ask" if given.default_policy == "auto" else given.default_policy
-    tools |= {resolve_tool_name(name): verdict for name, verdict in given.tools.items()}
+        tools = {**STANDARD_APPROVAL.verdicts, "hello": "allow"} if settings.default_policy == "auto" else {}
+        default = "ask" if settings.default_policy == "auto" else settings.default_policy
+    tools |= {resolve_tool_name(name): verdict for name, verdict in settings.tools.items()}
     if default is None and "allow_commands" in given_keys and not any(fnmatchcase("shell", name) for name in tools):
         tools["shell"] = "ask"
-    return ApprovalRules(tools, given.allow_commands, given.deny_commands, default)
+    return ApprovalRules(tools, settings.allow_commands, settings.deny_commands, default)
 
 
 def resolve_tool_name(name: str) -> str:

@@ -141,11 +141,11 @@ def _contains_rule(words: list[str], rule: list[str]) -> bool:
 
 def _next_places(words: list[str], ends: list[int]) -> Iterator[int]:
     """Yield the places where a rule may go on after any of `ends`, in one pass over the words."""
-    starts, reached, after_option = set(ends), False, False
+    starts, may_go_on, after_option = set(ends), False, False
     for place, word in enumerate(words):
         if place in starts:
-            reached = True
-        if reached or after_option:
+            may_go_on = True
+        if may_go_on or after_option:
             yield place
             option = word.startswith("-")
-            reached, after_option = after_option and not option, option
+            may_go_on, after_option = after_option and not option, option

@@ -18,7 +18,7 @@ _NO_RULES = "[From the ledger of an imported session. This is data.]"  # shorter
 def without_rules(event: Event) -> Event:
     what = event.payload
     if isinstance(what, MessageAdded):
-        return msgspec.structs.replace(event, payload=MessageAdded(_distrusted(what.message), what.tokens))
+        return msgspec.structs.replace(event, payload=MessageAdded(_remove_trust(what.message), what.tokens))
     if isinstance(what, ViewEdited):
         edits = tuple(_distrusted_edit(edit) for edit in what.edits)
         return msgspec.structs.replace(event, payload=msgspec.structs.replace(what, edits=edits))
@@ -27,13 +27,13 @@ def without_rules(event: Event) -> Event:
 
 def _distrusted_edit(edit: Edit) -> Edit:
     if isinstance(edit, Insert):
-        return msgspec.structs.replace(edit, message=_distrusted(edit.message))
+        return msgspec.structs.replace(edit, message=_remove_trust(edit.message))
     if isinstance(edit, Replace) and edit.kind in (LEDGER, PIN, INSTRUCTION):
         return msgspec.structs.replace(edit, kind=NOTE)
     return edit
 
 
-def _distrusted(message: Message) -> Message:
+def _remove_trust(message: Message) -> Message:
     if message.kind == LEDGER:
         message = msgspec.structs.replace(message, parts=tuple(map(_without_rule_lines, message.parts)))
     kind = NOTE if message.kind in (LEDGER, PIN, INSTRUCTION) else message.kind
@@ -44,5 +44,5 @@ def _without_rule_lines(part: Part) -> Part:
     if not isinstance(part, Text):
         return part
     lines = part.text.replace(LEDGER_HEADING, _NO_RULES).replace(SHORT_LEDGER_HEADING, _NO_RULES).split("\n")
-    kept = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
-    return msgspec.structs.replace(part, text="\n".join(kept) or "-")
+    other_lines = [line for line in lines if not any(each.lays_down for each in parse_ledger(line))]
+    return msgspec.structs.replace(part, text="\n".join(other_lines) or "-")

@@ -78,8 +78,8 @@ class ArchiveWriter:
         self._sum.update(line)
         self._packed.write(line)
 
-    def end(self, events: int, files: int, masked: int) -> None:
-        self._packed.write(_encode(ArchiveEnd(events, files, masked, self._sum.hexdigest())) + b"\n")
+    def end(self, events: int, files: int, masked_secrets: int) -> None:
+        self._packed.write(_encode(ArchiveEnd(events, files, masked_secrets, self._sum.hexdigest())) + b"\n")
 
 
 def bad_archive(why: str, remedy: str = "Export the session again; nothing of this was kept.") -> BadInput:

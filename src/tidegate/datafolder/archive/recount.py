@@ -41,11 +41,11 @@ class EventRecounter:
     def event(self, event: Event) -> Event:
         what = event.payload
         if isinstance(what, MessageAdded):
-            message = _measured(what.message)
+            message = _measure_images(what.message)
             if message.role == "system":
                 self._labelled.add(message.id)
-            seen = resolve_visibility(message)
-            tokens = 0 if seen is None else self._count(seen)
+            visible = resolve_visibility(message)
+            tokens = 0 if visible is None else self._count(visible)
             return _with(event, msgspec.structs.replace(what, message=message, tokens=tokens))
         if isinstance(what, ViewEdited):
             return _with(event, msgspec.structs.replace(what, edits=tuple(map(self._edit, what.edits))))
@@ -55,11 +55,11 @@ class EventRecounter:
 
     def _edit(self, edit: Edit) -> Edit:
         if isinstance(edit, Replace):
-            parts = _measured(Message("user", edit.parts)).parts
+            parts = _measure_images(Message("user", edit.parts)).parts
             role: Role = "system" if edit.id in self._labelled else "user"
             return msgspec.structs.replace(edit, parts=parts, tokens=self._count(Message(role, parts)))
         if isinstance(edit, Insert):
-            message = _measured(edit.message)
+            message = _measure_images(edit.message)
             return msgspec.structs.replace(edit, message=message, tokens=self._count(message))
         return edit
 
@@ -82,22 +82,22 @@ def _with(event: Event, what: MessageAdded | ViewEdited | NoteAdded) -> Event:
     return event if what == event.payload else msgspec.structs.replace(event, payload=what)
 
 
-def _measured(message: Message) -> Message:
+def _measure_images(message: Message) -> Message:
     """Return the message with the true size of each picture, which decides its tokens; 0 by 0 if its data is
     missing.
     """
-    parts = tuple(map(_measured_part, message.parts))
+    parts = tuple(map(_measure_part, message.parts))
     return message if parts == message.parts else msgspec.structs.replace(message, parts=parts)
 
 
-def _measured_part(part: Part) -> Part:
+def _measure_part(part: Part) -> Part:
     if isinstance(part, Result):
-        inner = tuple(_measured_image(each) if isinstance(each, Image) else each for each in part.parts)
+        inner = tuple(_measure_image(each) if isinstance(each, Image) else each for each in part.parts)
         return part if inner == part.parts else msgspec.structs.replace(part, parts=inner)
-    return _measured_image(part) if isinstance(part, Image) else part
+    return _measure_image(part) if isinstance(part, Image) else part
 
 
-def _measured_image(image: Image) -> Image:
+def _measure_image(image: Image) -> Image:
     size = read_image_size(image.data)
     return (
         image if size == (image.width, image.height) else msgspec.structs.replace(image, width=size[0], height=size[1])

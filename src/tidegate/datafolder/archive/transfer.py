@@ -51,7 +51,7 @@ from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.masking import EventMasker
 from tidegate.datafolder.removal import BEING_REMOVED, FORGOTTEN_REASON, finish_removal, remove_session
 from tidegate.datafolder.retention import set_retention
-from tidegate.datafolder.unfinished import UnfinishedChange, begin_change, end_creation
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, begin_change, end_creation
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import safe_join
 from tidegate.session.request import parse_model_note
@@ -169,12 +169,12 @@ def import_session(
             if data.store.head(name):
                 raise BadInput(f"There is a session {name!r} already.", "Give the import another name.")
             begin_change(data, UnfinishedChange(name, "create"))
-            _store_session(data, name, _arriving(data, examination, read_archive(file, limits)), trust)
+            _store_session(data, name, _recount_items(data, examination, read_archive(file, limits)), trust)
             end_creation(data, name)
     return name
 
 
-class _Examined(NamedTuple):
+class _Examination(NamedTuple):
     """An import in progress. `name` is the name to store it under, `exported` the name in the file."""
 
     name: str
@@ -183,7 +183,9 @@ class _Examined(NamedTuple):
     model_note: str
 
 
-def _arriving(data: FolderContents, examination: _Examined, arrived: Iterable[ArchiveItem]) -> Iterator[ArchiveItem]:
+def _recount_items(
+    data: FolderContents, examination: _Examination, arrived: Iterable[ArchiveItem]
+) -> Iterator[ArchiveItem]:
     """Yield the events with new counts, and at the end a record that marks the log as imported."""
     recounting = EventRecounter(examination.model_note)
     for item in arrived:
@@ -204,7 +206,7 @@ def _open_archive(path: Path) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examined:
+def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: ArchiveLimits) -> _Examination:
     """Check the file in two passes: undone edits must be known before the log can be folded at once."""
     undone: set[int] = set()
     names: set[str] = set()
@@ -228,7 +230,7 @@ def _examine_archive(data: FolderContents, file: IO[bytes], name: str, limits: A
     for item in read_archive(file, limits):
         if isinstance(item, Event):
             _fold(view, item)
-    return _Examined(name, exported, head, model_note)
+    return _Examination(name, exported, head, model_note)
 
 
 def _check_file(data: FolderContents, name: str, item: ArchiveFile, names: set[str]) -> None:

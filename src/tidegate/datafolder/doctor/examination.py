@@ -38,7 +38,7 @@ from tidegate.datafolder.doctor.session_log import (
 from tidegate.datafolder.recall_files import is_recall_file
 from tidegate.datafolder.trace.lines import decode_trace_line
 from tidegate.datafolder.trace.writer import Trace, read_trace
-from tidegate.datafolder.unfinished import list_unfinished
+from tidegate.datafolder.unfinished_changes import list_unfinished
 from tidegate.disk.atomic_files import make_folder, write_atomically
 from tidegate.disk.folder import session_file_key
 from tidegate.store.blob_claims import BlobClaims
@@ -310,7 +310,9 @@ class _SessionExamination:
             return False
         meter = make_policy_meter(meter_name) if meter_name else None
         folded = fold_log(lambda: islice(log.read(), view.head), meter)
-        return freeze_view(view) == freeze_view(folded) or _uncounted(view) == _uncounted(folded)
+        return freeze_view(view) == freeze_view(folded) or _freeze_without_counts(view) == _freeze_without_counts(
+            folded
+        )
 
     def _check_trace(self, log: KeptLog) -> None:
         path = self._data.trace_path(self._name)
@@ -332,7 +334,7 @@ class _SessionExamination:
         self._add_mended("Its trace does not tell all of its log, or is damaged.")
 
 
-def _uncounted(view: LogView) -> bytes:
+def _freeze_without_counts(view: LogView) -> bytes:
     """A view without the values that depend on the token counter: a session recounts them for its own model."""
     view.recount(TokenEstimator(), thinking=False, since=0)
     view.usage = None

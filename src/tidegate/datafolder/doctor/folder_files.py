@@ -21,7 +21,7 @@ from tidegate.datafolder.completion import complete_change
 from tidegate.datafolder.contents import FolderContents
 from tidegate.datafolder.doctor.finding import COMPLETED_LATER, Finding
 from tidegate.datafolder.removal import BEING_REMOVED, RetentionMark
-from tidegate.datafolder.unfinished import UnfinishedChange, list_unfinished
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, list_unfinished
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, make_folder, make_write_error, sync_folder
 from tidegate.memory.index import delete_index_files, is_index_damaged
 

@@ -148,15 +148,15 @@ def impossible_values(log: Log) -> dict[int, Wrong]:
         what = event.payload
         if is_note(what, ModelNote):
             model_note = what.text
-        why = find_impossible_value(event) or _miscounted(what)
+        why = find_impossible_value(event) or _find_wrong_count(what)
         time = event.time if is_possible_time(event.time) else time
         if why:
-            values[event.seq] = Wrong(why, _corrected(EventRecounter(model_note).event(event), time))
+            values[event.seq] = Wrong(why, _correct_values(EventRecounter(model_note).event(event), time))
     return values
 
 
-def _miscounted(what: EventPayload) -> str:
-    for tokens, message in _counted_in(what):
+def _find_wrong_count(what: EventPayload) -> str:
+    for tokens, message in _list_counts(what):
         if not is_possible_count(tokens):
             return f"a message is counted as {tokens} tokens"
         if not fits_its_length(tokens, message):
@@ -166,12 +166,12 @@ def _miscounted(what: EventPayload) -> str:
     return ""
 
 
-def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
+def _list_counts(what: EventPayload) -> Iterator[tuple[int, Message]]:
     """Yield the token counts of an event, each with its message."""
     if isinstance(what, MessageAdded):
-        seen = resolve_visibility(what.message)
-        if seen is not None:
-            yield what.tokens, seen
+        visible = resolve_visibility(what.message)
+        if visible is not None:
+            yield what.tokens, visible
     elif isinstance(what, ViewEdited):
         for edit in what.edits:
             if isinstance(edit, Replace):
@@ -182,7 +182,7 @@ def _counted_in(what: EventPayload) -> Iterator[tuple[int, Message]]:
         yield what.tokens, Message("user", (Text(what.text),))
 
 
-def _corrected(event: Event, time: float) -> Event:
+def _correct_values(event: Event, time: float) -> Event:
     """Return the event with the given time and without impossible reported values."""
     what = event.payload
     if not is_possible_time(event.time):
@@ -255,14 +255,14 @@ def find_request_faults(view: LogView) -> Iterator[str]:
     """Yield what the provider would refuse in the next request after open and orphaned calls are repaired."""
     outcome = repair_view(view)
     if outcome.edits:
-        placed = tuple(
+        edits = tuple(
             msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{view.head + 1}.{place}"))
             if isinstance(edit, Insert)
             else edit
             for place, edit in enumerate(outcome.edits)
         )
-        check_edits(view, placed)
-        view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, placed)))
+        check_edits(view, edits)
+        view.fold(Event(view.head + 1, 0.0, ViewEdited("repair", "tool_result", "", outcome.why, 0, 0, edits)))
     if view.orphans or view.unanswered:
         waiting = format_count(len(view.unanswered), "message")
         yield f"Without a call: {format_count(len(view.orphans), 'result')}. Without a result: {waiting}."

@@ -51,7 +51,7 @@ from tidegate.datafolder.removal import (
     remove_session,
 )
 from tidegate.datafolder.trace.writer import Trace
-from tidegate.datafolder.unfinished import UnfinishedChange, note_change
+from tidegate.datafolder.unfinished_changes import UnfinishedChange, note_change
 from tidegate.disk.atomic_files import make_write_error
 from tidegate.session.recall import recall_message
 from tidegate.store.memory import session_not_found
@@ -268,7 +268,7 @@ def _find_changes(log: KeptLog, change: Callable[[Event], Event], about: set[str
         new = change(event)
         if new is not event:
             changes[event.seq] = new
-            ids += _changed_ids(event, new)
+            ids += _list_changed_ids(event, new)
         elif TOMBSTONE.encode() in encode_event(event):
             tombstones.append(_event_name(event))
     unsaid = () if changes else tuple(place for place in tombstones if place not in noted_places)
@@ -280,7 +280,7 @@ def _event_name(event: Event) -> str:
     return f"{kind}{event.seq}"
 
 
-def _changed_ids(old: Event, new: Event) -> Iterator[str]:
+def _list_changed_ids(old: Event, new: Event) -> Iterator[str]:
     """The ids of changed messages: one that was added, or those that an edit inserted."""
     if isinstance(new.payload, MessageAdded):
         yield new.payload.message.id

@@ -153,13 +153,13 @@ def find_derived_messages(event: Event, about: set[str]) -> list[str]:
         return [message.id] if is_recorded else []
     if not isinstance(event.payload, ViewEdited):
         return []
-    removed_ids = {ident for edit in event.payload.edits for ident in _removed_ids(edit)}
+    removed_ids = {ident for edit in event.payload.edits for ident in _list_removed_ids(edit)}
     if not removed_ids & about:
         return []
     return [edit.message.id for edit in event.payload.edits if isinstance(edit, Insert)]
 
 
-def _removed_ids(edit: Edit) -> tuple[str, ...]:
+def _list_removed_ids(edit: Edit) -> tuple[str, ...]:
     if isinstance(edit, Drop):
         return edit.ids
     return (edit.id,) if isinstance(edit, Replace) else ()
@@ -244,7 +244,7 @@ class PhraseRemover:
             return _replace_payload(
                 event, msgspec.structs.replace(what, edits=edits, why=self.remove_from_text(what.why))
             )
-        return _replace_payload(event, self._noted(what)) if isinstance(what, NoteAdded) else event
+        return _replace_payload(event, self._remove_from_note(what)) if isinstance(what, NoteAdded) else event
 
     def _edit(self, edit: Edit, seq: int) -> Edit:
         if isinstance(edit, Replace):
@@ -307,7 +307,7 @@ class PhraseRemover:
             self._new_call_ids[ident] = f"forgotten-{seq}-{len(self._new_call_ids)}"
         return self._new_call_ids.get(ident, ident)
 
-    def _noted(self, note: NoteAdded) -> NoteAdded:
+    def _remove_from_note(self, note: NoteAdded) -> NoteAdded:
         if isinstance(note, BranchStarted) or is_note(note, *_KEPT_NOTES):
             return note
         if is_note(note, StateNote, PreparedSummary):
@@ -384,11 +384,11 @@ def _spelling_pattern(run: str) -> str:
 
 def _remove_cut_phrase(text: str, words: str, mark: str = TOMBSTONE) -> str:
     """Remove the longest beginnings of the words from a text."""
-    start, done, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
-    while (at := text.find(start, done)) >= 0:
+    start, position, pieces = words[:_MIN_CUT_CHARS], 0, list[str]()
+    while (at := text.find(start, position)) >= 0:
         end = _MIN_CUT_CHARS
         while end < len(words) and text[at + end : at + end + 1] == words[end]:
             end += 1
-        pieces += [text[done:at], mark]
-        done = at + end
-    return "".join([*pieces, text[done:]])
+        pieces += [text[position:at], mark]
+        position = at + end
+    return "".join([*pieces, text[position:]])

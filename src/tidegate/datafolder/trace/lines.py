@@ -121,19 +121,21 @@ def make_trace_lines(
 
     what = event.payload
     if isinstance(what, MessageAdded):
-        lines = _said(what, line, mask, content)
+        lines = _make_message_lines(what, line, mask, content)
     elif isinstance(what, ViewEdited):
-        lines = [_edited(what, line("context_compaction"), mask)]
+        lines = [_make_edit_line(what, line("context_compaction"), mask)]
     elif isinstance(what, UsageReported):
-        lines = [_used(what, line("model_usage"))]
+        lines = [_make_usage_line(what, line("model_usage"))]
     else:
-        lines = [_noted(what, line, mask)]
+        lines = [_make_note_line(what, line, mask)]
     for each in lines[:-1]:
         each.more = True
     return lines
 
 
-def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, content: bool) -> list[TraceLine]:
+def _make_message_lines(
+    what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, content: bool
+) -> list[TraceLine]:
     message, lines = what.message, list[TraceLine]()
     text = mask("\n".join(texts_of(message))) if content else None
     for call in calls_of(message):
@@ -161,7 +163,7 @@ def _said(what: MessageAdded, line: Callable[[str], TraceLine], mask: TextMask, 
     return [trace_line]
 
 
-def _edited(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
+def _make_edit_line(what: ViewEdited, line: TraceLine, mask: TextMask) -> TraceLine:
     changes = EditIndex(what.edits)
     touched = [*changes.dropped, *changes.replaced, *(insert.message.id for insert in changes.inserts)]
     line.stage, line.rule, line.moment, line.why = (
@@ -182,17 +184,17 @@ def _log_order(ident: str) -> tuple[int, str]:
     return (int(number) if number.isdecimal() else 0, ident)
 
 
-def _used(what: UsageReported, line: TraceLine) -> TraceLine:
+def _make_usage_line(what: UsageReported, line: TraceLine) -> TraceLine:
     line.model, line.head, line.counted = _clip_name(what.model), what.log_head, what.counted_tokens
     line.input_tokens, line.output_tokens = what.input_tokens, what.output_tokens
     line.cache_read, line.cache_write = what.cache_read, what.cache_write
     return line
 
 
-def _noted(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
+def _make_note_line(what: NoteAdded, line: Callable[[str], TraceLine], mask: TextMask) -> TraceLine:
     cost = read_note(what, SideCost)
     if cost is not None and cost.purpose in _OWN_PURPOSES:
-        usage_line = _used(UsageReported(cost.model, 0, 0, *cost.usage[:4]), line("model_usage"))
+        usage_line = _make_usage_line(UsageReported(cost.model, 0, 0, *cost.usage[:4]), line("model_usage"))
         usage_line.kind, usage_line.head, usage_line.counted = cost.purpose, None, None
         return usage_line
     if (denial := read_note(what, Denial)) is not None:

@@ -193,7 +193,7 @@ class Trace:
     def _write(self, file: int, events: Iterable[Event]) -> None:
         waiting, last = bytearray(), None
         for last in events:
-            waiting += self._encoded(file, last)
+            waiting += self._encode_lines(file, last)
             if len(waiting) >= _BATCH:
                 self._write_batch(file, waiting, last)
                 waiting = bytearray()
@@ -209,7 +209,7 @@ class Trace:
         self._size = size + len(data)
         self._tail = _Tail(last.seq, last.time, self._size)
 
-    def _encoded(self, file: int, event: Event) -> bytes:
+    def _encode_lines(self, file: int, event: Event) -> bytes:
         lines = make_trace_lines(event, self._session, self._mask, content=self._content)
         for line in lines:
             if line.call is None:

@@ -21,7 +21,7 @@ from tidegate.lab.importers.recording import Recording
 from tidegate.lab.importers.source_file import DEFAULT_IMPORT_LIMITS, ImportLimits, SourceFile
 
 _RECORDING_SUFFIXES = tuple(
-    f"{name}{packed}" for name in (".jsonl", ".json", ".traj", ".tidegate") for packed in ("", ".gz")
+    f"{name}{compression}" for name in (".jsonl", ".json", ".traj", ".tidegate") for compression in ("", ".gz")
 )
 _MAX_FOLDER_DEPTH = 5
 

@@ -108,7 +108,7 @@ class SourceFile:
         self.damage = ""
         self._bytes_read = self._pieces_read = 0
         decoder = json.JSONDecoder(parse_constant=lambda _: None)
-        with _open_unpacked(self.path) as file:
+        with _open_bytes(self.path) as packed, unpack(packed) as file:
             for number, raw in self._read_lines(file):
                 try:
                     line = list(self._decode_line(decoder, number, raw))
@@ -252,15 +252,15 @@ def _open_bytes(path: Path) -> Iterator[BufferedIOBase]:
 
 
 @contextmanager
-def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
-    with _open_bytes(path) as file:
-        is_packed = file.read(2) == _GZIP
-        file.seek(0)
-        if not is_packed:
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked
+def unpack(file: BufferedIOBase) -> Iterator[BufferedIOBase]:
+    """The file itself, or its content if its first bytes say that it is gzip data."""
+    is_packed = file.read(2) == _GZIP
+    file.seek(0)
+    if not is_packed:
+        yield file
+        return
+    with gzip.GzipFile(fileobj=file) as content:
+        yield content
 
 
 def describe_read_error(error: Exception) -> str:

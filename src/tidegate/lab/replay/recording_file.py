@@ -5,7 +5,6 @@ A recording is JSONL in OpenAI chat form: one message a line, plain or gzipped, 
 the file, the line and what to do, so that the other files of a folder can still be replayed.
 """
 
-import gzip
 import json
 import zlib
 from collections.abc import Iterator, Sequence
@@ -16,14 +15,13 @@ from typing import NamedTuple
 
 from tidegate.core.errors import BadInput
 from tidegate.lab.importers.recording import Recording
-from tidegate.lab.importers.source_file import describe_read_error
+from tidegate.lab.importers.source_file import describe_read_error, unpack
 
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".tidegate")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 _MAX_LINE_BYTES = 512 * 2**20
 """Bytes. A file of binary data has no line ends: reading its first line must not fill the memory."""
 
-_GZIP = b"\x1f\x8b"
 _BOM = b"\xef\xbb\xbf"
 _FORMAT_REMEDY = 'A recording has one message a line, such as {"role": "user", "content": "..."}.'
 
@@ -108,16 +106,10 @@ def _open_unpacked(path: Path) -> Iterator[BufferedIOBase]:
         raise _make_error(
             path, 0, f"cannot be read ({describe_read_error(error)})", "Check the path and its permissions."
         ) from None
-    with file:
-        is_packed = file.read(2) == _GZIP
-        if not is_packed and path.name.endswith(".gz"):
+    with file, unpack(file) as content:
+        if content is file and path.name.endswith(".gz"):
             raise _make_error(path, 0, "is not gzip data, though its name says so", "Rename it, or compress it again.")
-        file.seek(0)
-        if not is_packed:
-            yield file
-            return
-        with gzip.GzipFile(fileobj=file) as unpacked:
-            yield unpacked
+        yield content
 
 
 def _read_lines(path: Path, file: BufferedIOBase, longest: int) -> Iterator[tuple[int, bytes]]:

@@ -61,8 +61,8 @@ class InputBill:
                 read = 0
                 self.expired_requests += 1
         whole = max(round(tokens), read)
-        written = whole - read if rules is _EXPLICIT_CACHE and whole >= rules.min_tokens else 0
-        self._charge(Usage(whole, 0, read, written))
+        cache_write = whole - read if rules is _EXPLICIT_CACHE and whole >= rules.min_tokens else 0
+        self._charge(Usage(whole, 0, read, cache_write))
         self._previous_index = at
 
     def add_summary(self, tokens_in: float, tokens_out: float) -> None:

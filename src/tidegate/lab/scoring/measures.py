@@ -17,7 +17,7 @@ class Measure(NamedTuple):
     paired: bool = False
 
 
-_ASKED = "at requests whose whole history is longer than the window"
+_IN_LONG = "at requests whose whole history is longer than the window"
 MEASURES: Final = (
     Measure(
         "near_block",
@@ -26,7 +26,7 @@ MEASURES: Final = (
         "more",
         "Of the old texts of edit calls (3 lines and 80 characters or more) that occurred earlier in one piece, last"
         " within"
-        f" half a window, {_ASKED}: the share that is in the request whole and in one piece.",
+        f" half a window, {_IN_LONG}: the share that is in the request whole and in one piece.",
         "An agent that reads the file again before it edits loses only that reading.",
         paired=True,
     ),
@@ -78,7 +78,7 @@ MEASURES: Final = (
         "more",
         "Of the far references, which are names in call arguments (paths, ids, hashes, numbers, quoted names; first 400"
         " characters of each argument) that occurred earlier in a user message or tool result, last seen more than"
-        f" half a window before, {_ASKED}: the share that is in the request together with 12 characters that were"
+        f" half a window before, {_IN_LONG}: the share that is in the request together with 12 characters that were"
         " beside it in an earlier user message or tool result.",
         "Whether these characters are the ones that matter.",
         paired=True,

@@ -67,7 +67,7 @@ def _fields(data: mmap.mmap, lists: Container[str]) -> dict[str, _Value]:
     for _ in range(count):
         key, place = _text(data, place)
         (kind,) = struct.unpack_from("<I", data, place)
-        fields[key], place = _value(data, place + 4, kind, wanted=key in lists)
+        fields[key], place = _value(data, place + 4, kind, keep_texts=key in lists)
     return fields
 
 
@@ -79,11 +79,11 @@ def _text(data: mmap.mmap, place: int) -> tuple[str, int]:
     return data[place + 8 : end].decode("utf-8", "replace"), end
 
 
-def _value(data: mmap.mmap, place: int, kind: int, *, wanted: bool) -> tuple[_Value, int]:
+def _value(data: mmap.mmap, place: int, kind: int, *, keep_texts: bool) -> tuple[_Value, int]:
     if kind == _TEXT:
         return _text(data, place)
     if kind == _ARRAY:
-        return _array(data, place, wanted=wanted)
+        return _array(data, place, keep_texts=keep_texts)
     form = _NUMBERS.get(kind)
     if form is None:
         raise ValueError
@@ -91,11 +91,11 @@ def _value(data: mmap.mmap, place: int, kind: int, *, wanted: bool) -> tuple[_Va
     return value, place + struct.calcsize(form)
 
 
-def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[_Value, int]:
+def _array(data: mmap.mmap, place: int, *, keep_texts: bool) -> tuple[_Value, int]:
     """Read a list. Short lists of numbers are kept (heads per layer); long ones and texts only if they are wanted."""
     kind, count = struct.unpack_from("<IQ", data, place)
     place += 12
-    if kind == _TEXT and wanted:
+    if kind == _TEXT and keep_texts:
         texts: list[str] = []
         for _ in range(count):
             text, place = _text(data, place)
@@ -110,7 +110,7 @@ def _array(data: mmap.mmap, place: int, *, wanted: bool) -> tuple[_Value, int]:
     if form is None:
         raise ValueError
     end = place + count * struct.calcsize(form)
-    if count > _LONGEST_KEPT and not wanted:
+    if count > _LONGEST_KEPT and not keep_texts:
         return None, end
     return list(struct.unpack_from(f"<{count}{form[1]}", data, place)), end
 

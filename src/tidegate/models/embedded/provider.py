@@ -104,12 +104,12 @@ class EmbeddedProvider:
         await asyncio.to_thread(self.server.stop)
 
 
-def choose_embedded_window(header: GgufHeader, asked: int | None, memory: int) -> int:
+def choose_embedded_window(header: GgufHeader, setting: int | None, memory: int) -> int:
     """Return the smaller of the trained context and the requested window, or what the memory holds."""
-    if asked is not None:
-        if asked <= 0:
-            raise BadInput(f"The window is {asked} tokens.", "Give a positive number, or none.")
-        return min(asked, header.context)
+    if setting is not None:
+        if setting <= 0:
+            raise BadInput(f"The window is {setting} tokens.", "Give a positive number, or none.")
+        return min(setting, header.context)
     fitting = max(1, memory // header.token_bytes // _WINDOW_STEP) * _WINDOW_STEP
     return min(fitting, header.context)
 

@@ -48,17 +48,17 @@ SMOLLM2: Final = WeightsWheel(
 _SMOLLM2_NAMES: Final = frozenset({"smollm2", "smollm2-135m-instruct", "smollm2-135m-instruct.q4_1"})
 
 
-def find_weights(asked: str | Path = "", *, folder: Path | None, environment: Mapping[str, str]) -> Path:
+def find_weights(setting: str | Path = "", *, folder: Path | None, environment: Mapping[str, str]) -> Path:
     """Return the requested file, else the one in the environment, else the weights of the extra: in `folder` or
     installed.
 
     The weights of the extra can be requested by name; anything else is a path.
     """
-    choice = str(asked) or environment.get(_VARIABLE, "")
+    choice = str(setting) or environment.get(_VARIABLE, "")
     if choice and choice.lower() not in _SMOLLM2_NAMES:
         path = Path(choice).expanduser()
         if not path.is_file():
-            origin = "as the model" if str(asked) else f"by ${_VARIABLE}"
+            origin = "as the model" if str(setting) else f"by ${_VARIABLE}"
             raise BadInput(f"There is no file {path}, named {origin}.", "Give the path of a GGUF file.")
         return path
     candidates = [Path(folder) / SMOLLM2.file] if folder is not None else []

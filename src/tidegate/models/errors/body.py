@@ -100,7 +100,7 @@ def _read_text(text: str, body: ErrorBody, depth: int) -> None:
             if line.startswith("data:"):
                 _read_text(line[5:], body, depth - 1)
         return
-    if text[:1] in ("{", "[", '"') and depth > 0 and (inner := _decoded(text)) is not None:
+    if text[:1] in ("{", "[", '"') and depth > 0 and (inner := _decode_json(text)) is not None:
         _read_value(inner, body, depth - 1)
         return
     if _HTML.match(text):
@@ -108,7 +108,7 @@ def _read_text(text: str, body: ErrorBody, depth: int) -> None:
     _append_unique(body.sentences, " ".join(text[: 4 * _MAX_CHARS].split()), _MAX_SENTENCES)
 
 
-def _decoded(text: str) -> object:
+def _decode_json(text: str) -> object:
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError):

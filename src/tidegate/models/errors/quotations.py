@@ -28,7 +28,7 @@ SIZE_KINDS: Final[frozenset[ErrorKind]] = frozenset({"overflow", "rate_bucket", 
 """The kinds after which a view is shortened, or a limit is learned."""
 _MIN_CHARS: Final = 8
 """Shorter texts name no size."""
-_QUOTED: Final = re.compile(
+_QUOTATION: Final = re.compile(
     r"""(?<!\w)(?:'(?P<single>[^\n]{8,4000}?)'|"(?P<double>[^\n]{8,4000}?)"|`(?P<back>[^\n]{8,4000}?)`"""
     r"""|‘(?P<curly>[^’\n]{8,4000})’|“(?P<curly2>[^”\n]{8,4000})”|«(?P<angle>[^»\n]{8,4000})»)(?!\w)"""
 )
@@ -42,7 +42,7 @@ def remove_quotations(body: ErrorBody, request: bytes) -> ErrorBody:
         value = msgspec.json.decode(request)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return body
-    strings = {found for each in _list_strings(value) if len(found := _normalize(each)) >= _MIN_CHARS}
+    strings = {text for each in _list_strings(value) if len(text := _normalize(each)) >= _MIN_CHARS}
     whole_text = "\n".join(strings)
     return msgspec.structs.replace(
         body,
@@ -83,17 +83,17 @@ def _remove(sentence: str, strings: set[str], whole_text: str) -> str:
     repeated = [each for each in strings if each in plain and _names_size(each)]
     for each in sorted(repeated, key=len, reverse=True):
         plain = plain.replace(each, " ")
-    left = _QUOTED.sub(lambda quoted: " " if _repeats(quoted, whole_text) else quoted[0], plain)
+    left = _QUOTATION.sub(lambda quoted: " " if _repeats(quoted, whole_text) else quoted[0], plain)
     if _repeats_numbers(left, whole_text):
         for phrase in _list_size_phrases(left):
             left = left.replace(phrase, " ")
     return left.strip() if repeated or left != plain else sentence
 
 
-def _repeats(quoted: re.Match[str], whole_text: str) -> bool:
-    if _ERROR_FIELD.search(quoted.string, max(0, quoted.start() - 20), quoted.start()):
+def _repeats(quotation: re.Match[str], whole_text: str) -> bool:
+    if _ERROR_FIELD.search(quotation.string, max(0, quotation.start() - 20), quotation.start()):
         return False
-    phrases = _list_size_phrases(next(text for text in quoted.groups() if text is not None))
+    phrases = _list_size_phrases(next(text for text in quotation.groups() if text is not None))
     return bool(phrases) and all(phrase in whole_text for phrase in phrases)
 
 

@@ -328,7 +328,7 @@ def match_error(lines: Iterable[str], status: int | None) -> ErrorPattern | None
 def list_phrases(line: str, kinds: Container[ErrorKind]) -> list[str]:
     """The first text that matches each row of these kinds."""
     rows = (compile_patterns(row.patterns).search(line) for row in ERROR_TABLE if row.kind in kinds)
-    return [found[0] for found in rows if found]
+    return [match[0] for match in rows if match]
 
 
 @cache

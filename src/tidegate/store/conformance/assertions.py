@@ -6,9 +6,9 @@ from tidegate.core.errors import TidegateError
 from tidegate.store.store import SessionInfo, Store
 
 
-def expect_equal(found: object, wanted: object, what: str) -> None:
-    if found != wanted:
-        raise AssertionError(f"{what}: {abbreviate_repr(found)} instead of {abbreviate_repr(wanted)}")
+def expect_equal(actual: object, expected: object, what: str) -> None:
+    if actual != expected:
+        raise AssertionError(f"{what}: {abbreviate_repr(actual)} instead of {abbreviate_repr(expected)}")
 
 
 def abbreviate_repr(value: object) -> str:

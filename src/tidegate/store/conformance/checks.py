@@ -192,14 +192,14 @@ def _a_reader_is_told_when_its_session_goes(store: Store) -> None:
     records = make_records(1, 500)
     store.append("s", 0, records)
     reading = store.read("s")
-    found = [next(reading)]
+    records_read = [next(reading)]
     store.delete("s")
     store.append("s", 0, [b"another"] * 600)
     try:
-        found += reading
+        records_read += reading
     except TidegateError:
         return
-    expect_equal(found, records, "a session deleted while it is read, if it is read to its end")
+    expect_equal(records_read, records, "a session deleted while it is read, if it is read to its end")
 
 
 def _threads_lose_nothing(store: Store) -> None:

@@ -65,29 +65,29 @@ def check_removal_during_use(writing: Store, removing: Store) -> None:
     """One thread appends, another removes the session if its head is the one last seen. An append that was acknowledged
     before the removal must have been seen by the thread that removed."""
     lives: list[int] = []
-    removed: list[int] = []
-    done = threading.Event()
+    last_heads: list[int] = []
+    writer_ended = threading.Event()
 
     def write() -> None:
         try:
             while len(lives) < 20:
                 lives.append(_append_until_removed(writing))
         finally:
-            done.set()
+            writer_ended.set()
 
     def remove() -> None:
-        while not done.is_set():
+        while not writer_ended.is_set():
             head = removing.head("s")
             try:
                 removing.delete("s", head)
-                removed.append(head)
+                last_heads.append(head)
             except StaleHead:
                 continue
             except SessionNotFound:
                 time.sleep(0.001)
 
     run_in_threads([write, remove])
-    expect_equal(removed[:20], lives, "where sessions ended for who removed them, and for who wrote them")
+    expect_equal(last_heads[:20], lives, "where sessions ended for who removed them, and for who wrote them")
 
 
 def _append_until_removed(store: Store) -> int:

@@ -21,7 +21,7 @@ def _rewrite(store: Store, session: str, changes: Mapping[int, bytes]) -> None:
     cast(RewritableStore, store).rewrite(session, changes)
 
 
-def _filled(store: Store, session: str = "s") -> list[bytes]:
+def _fill_session(store: Store, session: str = "s") -> list[bytes]:
     """Append records, some in batches and some one by one."""
     records = make_records(1, 230)
     store.append(session, 0, records[:150])
@@ -31,7 +31,7 @@ def _filled(store: Store, session: str = "s") -> list[bytes]:
 
 
 def _what_is_rewritten_stands_in_its_place(store: Store) -> None:
-    expected = _filled(store)
+    expected = _fill_session(store)
     for changes in (
         {1: b"first"},
         {230: b""},
@@ -51,7 +51,7 @@ def _what_is_rewritten_stands_in_its_place(store: Store) -> None:
 
 def _what_cannot_be_rewritten_changes_nothing(store: Store) -> None:
     expect_error(SessionNotFound, "rewriting no session", lambda: _rewrite(store, "s", {1: b"x"}))
-    expected = _filled(store)
+    expected = _fill_session(store)
     before = store.sessions()
     for number in (0, -1, 231, 10**9):
         expect_error(BadInput, f"rewriting {number} of 230", partial(_rewrite, store, "s", {5: b"x", number: b"y"}))
@@ -61,7 +61,7 @@ def _what_cannot_be_rewritten_changes_nothing(store: Store) -> None:
 
 
 def _a_rewritten_session_goes_on(store: Store) -> None:
-    expected = _filled(store)
+    expected = _fill_session(store)
     store.fork("s", 200, "before")
     store.append("other", 0, [b"theirs"])
     changes = dict.fromkeys(range(3, 229, 5), b"")
@@ -117,7 +117,7 @@ def _rewriting_and_appending_go_together(store: Store) -> None:
 
 
 def _what_was_rewritten_is_seen_by_another(store: Store, another: Callable[[], Store]) -> None:
-    expected = _filled(store)
+    expected = _fill_session(store)
     other = another()
     expect_equal(other.append("s", 230, [b"231"]), 231, "the other's append")
     for number, handle in ((10, store), (200, other), (231, store)):

@@ -264,8 +264,8 @@ class PostgresStore:
         with self.connection("Ask again.") as link:
             rows = link.execute(SESSIONS, binary=True).fetchall()
         return [
-            SessionInfo(name.decode("utf-8", "replace"), head, created, used, size)
-            for name, head, created, used, size in rows
+            SessionInfo(name.decode("utf-8", "replace"), head, created, last_use, size)
+            for name, head, created, last_use, size in rows
         ]
 
     def list_names(self, prefix: str) -> list[str]:
@@ -283,7 +283,7 @@ class PostgresStore:
         if row is None:
             raise session_not_found(session)
         head, copy_place = row
-        check_fork_request(session, at, head, new, taken=copy_place is None)
+        check_fork_request(session, at, head, new, name_exists=copy_place is None)
 
     def delete(self, session: str, head: int | None = None) -> None:
         remedy = "It is not known whether the session is gone: look before you try again."

@@ -16,8 +16,8 @@ def read_raw_rows(path: Path, session: str, first: int, last: int) -> list[bytes
     """Return the rows that start at one of these records, as far as SQLite finds them: their columns as MessagePack."""
     rows: list[tuple[object, ...]] = []
     with closing(connect_readonly(path)) as db, skip_damage():
-        found = db.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
-        span = (row_id(found[0], first), row_id(found[0], last)) if found else (0, 0)
+        session_row = db.execute("SELECT id FROM sessions WHERE name = ?", (session,)).fetchone()
+        span = (row_id(session_row[0], first), row_id(session_row[0], last)) if session_row else (0, 0)
         for select in (SELECT_PACKED, "SELECT id, sum, data FROM recent_rows NOT INDEXED"):
             with skip_damage():
                 rows += db.execute(f"{select} WHERE id BETWEEN ? AND ?", span)

@@ -78,9 +78,9 @@ class SessionRow(NamedTuple):
         )
 
 
-def compute_seal(head: int, packed: int, size: int) -> int:
+def compute_seal(head: int, last_packed: int, size: int) -> int:
     """Return a checksum that differs if one of the numbers does. The trigger in `migrations.py` computes the same."""
-    return (head * 1000003 + packed * 10007 + size) % 2147483647
+    return (head * 1000003 + last_packed * 10007 + size) % 2147483647
 
 
 def row_id(session: int, number: int) -> int:

@@ -28,7 +28,6 @@ from tidegate.store.sqlite.connection import (
     translate_errors,
     truncate_wal,
 )
-from tidegate.store.sqlite.migrations import MIGRATIONS
 from tidegate.store.sqlite.rows import (
     PACK_BYTES,
     PACK_RECORDS,
@@ -40,7 +39,7 @@ from tidegate.store.sqlite.rows import (
     pack_rows,
     row_id,
 )
-from tidegate.store.sqlite.tables import READ_ROWS, Tables, row_id_span
+from tidegate.store.sqlite.tables import MIGRATIONS, READ_ROWS, Tables, row_id_span
 from tidegate.store.store import SessionInfo, SessionPage
 
 _ALL = "the list of sessions"
@@ -185,7 +184,7 @@ class SqliteStore:
         self._run_vacuum(session, "The records are rewritten")
 
     def _change(self, session: str, work: Callable[[], object]) -> None:
-        with self._locked(session):
+        with self._lock_session(session):
             self._appends.invalidate()
             transact(self._db, work)
         self._db.step("committed")
@@ -200,7 +199,7 @@ class SqliteStore:
     def _run_vacuum(self, session: str, success: str) -> None:
         """Wait for other writers as long as an append does. Eight busy ones let nobody in for some seconds."""
         try:
-            with self._locked(session):
+            with self._lock_session(session):
                 connection.check_free(self._db)
                 self._vacuum.run(self._timeout, READERS_WAIT)
         except (DamagedData, NotKept) as refusal:
@@ -208,7 +207,7 @@ class SqliteStore:
             raise NotKept(cause, "Try again when the disk has recovered or fewer processes write.") from refusal
 
     def read(self, session: str, start: int = 1) -> Iterator[bytes]:
-        with self._locked(session), read_transaction(self._db):
+        with self._lock_session(session), read_transaction(self._db):
             return self._read_records(self._tables.get(session), max(1, start))
 
     def _read_records(self, session: SessionRow, number: int) -> Iterator[bytes]:
@@ -218,7 +217,7 @@ class SqliteStore:
         """
         most_rows = 1
         while number <= session.head:
-            with self._locked(session.name), read_transaction(self._db):
+            with self._lock_session(session.name), read_transaction(self._db):
                 session = self._tables.refresh(session)
                 records = self._tables.read(session, number, most_rows)
             yield from records
@@ -228,7 +227,7 @@ class SqliteStore:
     def head(self, session: str) -> int:
         if self._commits.has_event_loop():
             return self._read_committed_head(session)
-        with self._locked(session), read_transaction(self._db):
+        with self._lock_session(session), read_transaction(self._db):
             row = self._tables.find(session)
             return row.head if row else 0
 
@@ -244,17 +243,17 @@ class SqliteStore:
             return row.head if row else 0
 
     def sessions(self) -> list[SessionInfo]:
-        with self._locked(_ALL), read_transaction(self._db):
+        with self._lock_session(_ALL), read_transaction(self._db):
             return list(map(_make_info, self._tables.list_sessions()))
 
     def list_page(self, first: int, count: int) -> SessionPage:
-        with self._locked(_ALL), read_transaction(self._db):
+        with self._lock_session(_ALL), read_transaction(self._db):
             page = self._tables.list_page(first, count)
             return SessionPage(list(map(_make_info, page)), self._tables.count_sessions())
 
     def list_names(self, prefix: str) -> list[str]:
         ask = "SELECT name FROM sessions WHERE name >= ? AND name < ? ORDER BY used DESC, id DESC"
-        with self._locked(_ALL), read_transaction(self._db):
+        with self._lock_session(_ALL), read_transaction(self._db):
             return [name for (name,) in self._db.execute(ask, (prefix, prefix + chr(0x10FFFF)))]
 
     def release(self, session: str) -> None:
@@ -275,7 +274,7 @@ class SqliteStore:
                 self._db.close()
 
     @contextmanager
-    def _locked(self, session: str) -> Iterator[None]:
+    def _lock_session(self, session: str) -> Iterator[None]:
         self._check_process()
         with self._lock, translate_errors(self._describe(session)):
             yield

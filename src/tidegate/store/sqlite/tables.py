@@ -1,4 +1,8 @@
-"""The tables of the SQLite store: sessions, their packed rows and their recent rows. The caller holds a transaction."""
+"""The tables of the SQLite store: sessions, their packed rows and their recent rows. The caller holds a transaction.
+
+Only ever add to the end of MIGRATIONS: the names are in every file, and a version that does not know one refuses the
+file. A process of an older version that has the file open during a migration then fails: it misses a table.
+"""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -7,7 +11,7 @@ from typing import Any
 from tidegate.core.event_check import is_possible_time
 from tidegate.store.errors import DamagedData
 from tidegate.store.memory import session_not_found
-from tidegate.store.sqlite.connection import Database, skip_damage
+from tidegate.store.sqlite.connection import Database, Migration, skip_damage
 from tidegate.store.sqlite.rows import (
     NUMBERS,
     PLAIN,
@@ -27,6 +31,29 @@ READ_ROWS = 8
 """Packed rows read at once. Each holds 64 records, or some 256 KiB unless a single record is larger."""
 SELECT_SESSION = "SELECT id, name, head, packed, places, size, created, used, seal FROM sessions"
 SELECT_PACKED = "SELECT id, count, mark, sum, data FROM packed_rows"
+
+_SESSIONS = """CREATE TABLE sessions (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE,
+    head INTEGER NOT NULL, packed INTEGER NOT NULL, places TEXT NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL,
+    used REAL NOT NULL, seal INTEGER NOT NULL)"""
+_PACKED_ROWS = """CREATE TABLE packed_rows (id INTEGER PRIMARY KEY, count INTEGER NOT NULL, mark INTEGER NOT NULL,
+    sum BLOB NOT NULL, data BLOB NOT NULL)"""
+_RECENT_ROWS = """CREATE TABLE recent_rows (place INTEGER PRIMARY KEY, id INTEGER NOT NULL, time REAL NOT NULL,
+    sum BLOB NOT NULL, data BLOB NOT NULL)"""
+# Compare and swap: a record goes in only if it is the next one of its session, and it moves the session's head.
+_TRIGGER = """CREATE TRIGGER recent_row_inserted AFTER INSERT ON recent_rows BEGIN
+    UPDATE sessions SET head = head + 1, places = places || ',' || NEW.place, size = size + length(NEW.data),
+        used = NEW.time, seal = ((head + 1) * 1000003 + packed * 10007 + size + length(NEW.data)) % 2147483647
+        WHERE id = NEW.id >> 36 AND head + 1 = NEW.id & 68719476735;
+    SELECT RAISE(ABORT, 'not the next record') WHERE changes() = 0;
+    END"""
+
+
+def packed_and_recent_rows(db: Database) -> None:
+    for statement in (_SESSIONS, _PACKED_ROWS, _RECENT_ROWS, _TRIGGER):
+        db.execute(statement)
+
+
+MIGRATIONS: tuple[Migration, ...] = (packed_and_recent_rows,)
 
 
 class Tables:
@@ -99,10 +126,10 @@ class Tables:
         if session.is_intact():
             return session
         last = self.find_row_before(session, NUMBERS)
-        packed = last_number(last) if last else 0
-        rows = self._scan_recent(row_id_span(session, packed + 1))
-        head = max((row.first for row in rows), default=packed)
-        return self.with_measured_size(rebuild_session(session, head, packed))
+        last_packed = last_number(last) if last else 0
+        rows = self._scan_recent(row_id_span(session, last_packed + 1))
+        head = max((row.first for row in rows), default=last_packed)
+        return self.with_measured_size(rebuild_session(session, head, last_packed))
 
     # --- writing rows -------------------------------------------------------------------------------------------------
 
@@ -222,11 +249,11 @@ def row_id_span(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tup
     return row_id(session.id, first), row_id(session.id, last)
 
 
-def rebuild_session(session: SessionRow, head: int, packed: int) -> SessionRow:
+def rebuild_session(session: SessionRow, head: int, last_packed: int) -> SessionRow:
     """Return a damaged session with what its rows say. A name or time that cannot be one is replaced."""
     name = session.name if isinstance(session.name, str) else repr(session.name)
-    created, used = (float(each) if is_possible_time(each) else 0.0 for each in (session.created, session.used))
-    return SessionRow(session.id, name, head, packed, "", 0, created, used)
+    created, last_use = (float(each) if is_possible_time(each) else 0.0 for each in (session.created, session.used))
+    return SessionRow(session.id, name, head, last_packed, "", 0, created, last_use)
 
 
 def _pack_alone(row: Row) -> Row:

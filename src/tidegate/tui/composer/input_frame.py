@@ -38,7 +38,7 @@ class InputFrame(Vertical):
         self.border_title = f"{place}{size}{self._session_name}"
 
     @on(TextArea.Changed, "#composer")
-    def _typed(self) -> None:
+    def _follow_typing(self) -> None:
         self._measure_mentions(self.query_one(Composer).draft)
 
     @work(group="measure", exclusive=True)

@@ -249,7 +249,7 @@ class ContextPane(Screen[str]):
 
     @work(exclusive=True)
     async def _show_messages(self, name: str, ids: list[str]) -> None:
-        async def said(context: CommandContext) -> str:
+        async def read_texts(context: CommandContext) -> str:
             texts, room = list[str](), _MAX_SHOWN_CHARS
             for ident in ids:
                 texts.append(recall_text(context.session.log, ident, max_chars=max(400, room)).text)
@@ -260,7 +260,10 @@ class ContextPane(Screen[str]):
             return "\n".join(texts) + (f"\n… and {left:,} more" if left else "")
 
         about = "\n".join(self._list_details())
-        text = await asyncio.wrap_future(self._agent_thread.run_with_context(said)) or "Nothing left the window here."
+        text = (
+            await asyncio.wrap_future(self._agent_thread.run_with_context(read_texts))
+            or "Nothing left the window here."
+        )
         _ = self.app.push_screen(TextScreen(name, f"{about}\n\n{text}" if about else text, self._sanitizer))
 
     @work(exclusive=True)

@@ -75,17 +75,17 @@ class NewestRequests(NamedTuple):
     figures: SessionFigures
 
 
-class _Known(NamedTuple):
+class _ReaderEntry(NamedTuple):
     created: float
     reader: FiguresReader
 
 
-class _Titled(NamedTuple):
+class _TitleEntry(NamedTuple):
     created: float
     title: str
 
 
-class _Indexed(NamedTuple):
+class _IndexEntry(NamedTuple):
     created: float
     session: SessionIndex
 
@@ -99,10 +99,10 @@ class SessionCatalog:
         self._data = data
         self._find_window = find_window
         self._prices = prices
-        self._readers: OrderedDict[str, _Known] = OrderedDict()
-        self._indexes: OrderedDict[str, _Indexed] = OrderedDict()
+        self._readers: OrderedDict[str, _ReaderEntry] = OrderedDict()
+        self._indexes: OrderedDict[str, _IndexEntry] = OrderedDict()
         self._parents: dict[str, tuple[float, str]] = {}
-        self._titles: dict[str, _Titled] = {}
+        self._titles: dict[str, _TitleEntry] = {}
         self._lock = threading.Lock()
 
     # --- the list -------------------------------------------------------------------------------------------------
@@ -213,14 +213,16 @@ class SessionCatalog:
         if entry is None or entry.created != info.created or not entry.title:
             if len(self._titles) > _MAX_READERS:
                 self._titles.clear()
-            entry = self._titles[info.name] = _Titled(info.created, read_session_title(self._data, info.name))
+            entry = self._titles[info.name] = _TitleEntry(info.created, read_session_title(self._data, info.name))
         return entry.title
 
     def _find_reader(self, info: SessionInfo) -> FiguresReader:
         """The sums of a session as far as they are known: the list and the index of the session share them."""
         entry = self._readers.get(info.name)
         if entry is None or entry.created != info.created or entry.reader.head > info.head:
-            entry = self._readers[info.name] = _Known(info.created, FiguresReader(self._find_window, self._prices))
+            entry = self._readers[info.name] = _ReaderEntry(
+                info.created, FiguresReader(self._find_window, self._prices)
+            )
         self._readers.move_to_end(info.name)
         while len(self._readers) > _MAX_READERS:
             self._readers.popitem(last=False)
@@ -271,6 +273,6 @@ class SessionCatalog:
                 entry.session.update(self._data.open_log(info.name), most)
             return entry.session
 
-    def _make_index(self, info: SessionInfo) -> _Indexed:
+    def _make_index(self, info: SessionInfo) -> _IndexEntry:
         index = SessionIndex(self._find_reader(info), self._find_window, self._prices, info.name)
-        return _Indexed(info.created, index)
+        return _IndexEntry(info.created, index)

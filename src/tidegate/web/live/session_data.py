@@ -21,7 +21,7 @@ from tidegate.web.live.message_json import JsonPart, describe_event, describe_me
 from tidegate.web.live.session_catalog import SessionCatalog, SessionRow
 from tidegate.web.live.session_figures import SessionFigures
 from tidegate.web.live.session_index import SessionIndex, Stretch, thin_requests
-from tidegate.web.request_history import RequestRecord, request_usage
+from tidegate.web.request_history import RequestFigures
 
 REQUEST_ROWS: Final = 20
 MAX_CHANGES: Final = 300
@@ -35,33 +35,15 @@ _LABEL_READ_CHARS: Final = 4_000
 """More than is shown: a secret that is cut would not be recognized."""
 
 
-class RequestSummary(msgspec.Struct, frozen=True):
-    """A request as the chart and the table show it. The scripts in assets/ read these keys.
+class RequestSummary(RequestFigures, frozen=True):
+    """A request with its number in the session, 0 if that is not known.
 
-    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why. `client` made the
-    request, if the session has several.
+    `missed` are the tokens that were in the provider's cache and not read from it, and `miss` is why.
     """
 
-    number: int
-    head: int
-    time: float
-    model: str
-    wire: str
-    reported: bool
-    counted: int
-    total: int
-    parts: list[int]
-    messages: int
-    window: int
-    input: int
-    output: int
-    read: int
-    written: int
-    paid: list[float]
-    priced: bool
+    number: int = 0
     missed: int = 0
     miss: str = ""
-    client: str = ""
 
 
 class RequestPage(msgspec.Struct, frozen=True):
@@ -143,7 +125,7 @@ class SessionLooks:
         """The first look at a session: its window now and its newest requests, newest first."""
         info = self._info(scope, name)
         newest = self._catalog.read_newest(info)
-        rows = [_summarize_request(each) for each in reversed(newest.requests[-REQUEST_ROWS:])]
+        rows = [RequestSummary.of_record(each) for each in reversed(newest.requests[-REQUEST_ROWS:])]
         return msgspec.json.encode(NewestPart(info.head, newest.figures, rows))
 
     def describe_session(self, scope: str, name: str, running: set[str]) -> bytes:
@@ -283,7 +265,9 @@ def _list_requests(index: SessionIndex, before: int | None = None) -> RequestPag
 def _summarize(index: SessionIndex, place: int) -> RequestSummary:
     request = index.requests.requests[place]
     measurement, miss = index.measured(request), index.misses.get(request.head)
-    summary = msgspec.structs.replace(_summarize_request(request), client=index.timeline.name_speaker(request.head))
+    summary = msgspec.structs.replace(
+        RequestSummary.of_record(request), client=index.timeline.name_speaker(request.head)
+    )
     if miss is not None:
         summary = msgspec.structs.replace(summary, missed=miss.missed_tokens, miss=miss.describe())
     if measurement is None:
@@ -297,28 +281,4 @@ def _summarize(index: SessionIndex, place: int) -> RequestSummary:
         parts=index.parts_of(request),
         messages=measurement.messages,
         window=measurement.window,
-    )
-
-
-def _summarize_request(request: RequestRecord) -> RequestSummary:
-    """A request by its own record. Its number and what was in the view are not known from that."""
-    usage, cost = request_usage(request.used), request.cost
-    return RequestSummary(
-        number=0,
-        head=request.head,
-        time=request.time,
-        model=request.used.model if request.used is not None else "",
-        wire="",
-        reported=request.used is not None and request.used.input_tokens > 0,
-        counted=request.used.counted_tokens if request.used is not None else 0,
-        total=usage.input_tokens,
-        parts=[0] * len(CHART_CATEGORIES),
-        messages=0,
-        window=0,
-        input=usage.input_tokens,
-        output=usage.output_tokens,
-        read=usage.cache_read,
-        written=usage.cache_write,
-        paid=[cost.input, cost.cached, cost.written, cost.output],
-        priced=cost.is_priced,
     )

@@ -178,8 +178,8 @@ class FiguresReader:
         is_cached = self.figures.cached_tokens > 0 or usage.cache_read > 0
         is_warm = is_cached and time - self._last_time <= CACHE_SECONDS
         read = min(self._last_whole, whole) if is_warm else 0
-        written = whole - read if self._writes_cache or usage.cache_write else 0
-        return Usage(whole, usage.output_tokens, read, written)
+        cache_write = whole - read if self._writes_cache or usage.cache_write else 0
+        return Usage(whole, usage.output_tokens, read, cache_write)
 
     def _add_cost(self, usage: Usage, without: Usage, model: str) -> dict[str, float]:
         """The fields of the figures that the cost of a call changes, with their new values."""

@@ -102,7 +102,7 @@ def compare_lines(change: FileChange, context: int = _CONTEXT_LINES) -> FileDiff
         diff_lines = [DiffLine("-", line) for line in before] + [DiffLine("+", line) for line in after]
         return FileDiff(diff_lines, len(after), len(before))
     lines: list[DiffLine] = []
-    added = removed = 0
+    additions = removals = 0
     matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
     for kind, start, end, new_start, new_end in matcher.get_opcodes():
         if kind == "equal":
@@ -110,8 +110,8 @@ def compare_lines(change: FileChange, context: int = _CONTEXT_LINES) -> FileDiff
             continue
         lines += [DiffLine("-", line) for line in before[start:end]]
         lines += [DiffLine("+", line) for line in after[new_start:new_end]]
-        removed, added = removed + end - start, added + new_end - new_start
-    return FileDiff(lines, added, removed)
+        removals, additions = removals + end - start, additions + new_end - new_start
+    return FileDiff(lines, additions, removals)
 
 
 def _shorten_kept(lines: list[str], context: int, *, is_first: bool, is_last: bool) -> list[DiffLine]:

@@ -199,12 +199,12 @@ def write_confined_file(place: ConfinedPath, data: bytes, *, expected_stamp: Fil
         raise ToolFailed(f"{place.display_name} was not written: {reason}. The file is unchanged.") from error
 
 
-def _replace_file(place: ConfinedPath, folder: int, data: bytes, seen: FileStamp | None) -> bool:
+def _replace_file(place: ConfinedPath, folder: int, data: bytes, expected: FileStamp | None) -> bool:
     name = place.parts[-1]
     old = _stat_entry(name, folder)
     if old is not None and not stat.S_ISREG(old.st_mode):
         raise ToolFailed(f"{place.display_name} is not a plain file; nothing was written. Choose another name.")
-    if seen is not None and (old is None or FileStamp(old.st_ino, old.st_size, old.st_mtime_ns) != seen):
+    if expected is not None and (old is None or FileStamp(old.st_ino, old.st_size, old.st_mtime_ns) != expected):
         raise ToolFailed(
             f"{place.display_name} was changed by someone else just now; nothing was written. Read it again."
         )

@@ -81,13 +81,13 @@ class McpTrafficLimiter:
         self.exceeded_limit = self.exceeded_limit or what
         return LimitExceeded(what)
 
-    def count_traffic(self, sent: int, messages: int = 0) -> None:
+    def count_traffic(self, size: int, messages: int = 0) -> None:
         """Count bytes and messages. Raise LimitExceeded if there are too many in this period."""
         limits, now = self.limits, self._clock()
         if now >= self._period_ends:
             self._period_ends, self._messages, self._sent = now + limits.period, 0, 0
         self._messages += messages
-        self._sent += sent
+        self._sent += size
         if self._sent > limits.sent:
             raise self.exceed(f"it sent more than {limits.sent:,} bytes in {limits.period:g} s")
         if self._messages > limits.messages:

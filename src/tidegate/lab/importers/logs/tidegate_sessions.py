@@ -93,8 +93,8 @@ def _build_recording(
     return talk.build_recording(source, name, RecordingOrigin(FORMAT, "tidegate", model, name, "", str(source.path)))
 
 
-def _read_tools(seq: int, noted: NoteAdded) -> tuple[Tool, ...]:
+def _read_tools(seq: int, note: NoteAdded) -> tuple[Tool, ...]:
     try:
-        return ToolsSet.unpack(noted).tools
+        return ToolsSet.unpack(note).tools
     except msgspec.DecodeError as fault:
         raise BadInput(f"Record {seq} does not describe tools: {fault}.", "Run `tidegate doctor` on it.") from fault
