@@ -316,12 +316,11 @@ class PolicyRunner:
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
 
-    def list_held_notes(self) -> list[NoteAdded]:
+    def list_held_notes(self, view: View) -> list[NoteAdded]:
         """With `holds_turn_note`: the note that a turn has begun, to be stored with the next event.
 
         It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
         """
-        view = self.live.view
         is_held = view.started_turns < view.total_turns and self._begun_turn == _identify_turn(view)
         return [TurnStarted().pack()] if is_held else []
 
