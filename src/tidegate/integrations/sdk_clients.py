@@ -207,7 +207,7 @@ class _Exchange:
     def build_request(self, request: Any) -> Any:
         """The SDK's request with the body that fits. Streams are asked for uncompressed, so that they can be read."""
         try:
-            body = write_request(self._client, self._followed, self._following.session.window)
+            body = write_request(self._client, self._followed)
         except BadRequest as defect:
             report_unmanaged(self._following, f"a defect: {defect.args[0]}")
             body = write_own_request(self._client, self._following)

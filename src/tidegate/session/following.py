@@ -40,6 +40,7 @@ from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
 from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
+from tidegate.core.plan import Decision
 from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
 from tidegate.core.view import Item, View, resolve_visibility
@@ -109,7 +110,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
     the view is smaller than the host's list, in the provider's tokens as `tokens` are. `last_id` is the id of the last
     message of the host's list in the log, `birth` that of an answer to it. `tried`: it is a much smaller one, after a
-    refusal with unknown words. The view are the first `view_size` of `view_items`.
+    refusal with unknown words. The view are the first `view_size` of `view_items`; `was_edited`: this or an earlier one
+    has edits. `window` is the one that it fits, None if none is known, and `decisions` are those that made it fit.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -126,6 +128,9 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     tried: SmallerTry | None = None
     view_items: Sequence[Item] = ()
     view_size: int = 0
+    was_edited: bool = False
+    window: int | None = None
+    decisions: Sequence[Decision] = ()
 
     @property
     def is_unchanged(self) -> bool:
@@ -462,6 +467,9 @@ class FollowingSession(Generic[HostObject]):
             ids[-1] if ids else "",
             view_items=view.items,
             view_size=len(view.items),
+            was_edited=view.first_edit_seq > 0,
+            window=self._runner.window,
+            decisions=self._runner.last_decisions,
         )
 
     def list_logged(self, last_id: str, make_host: Callable[[Message], HostObject]) -> list[HostItem[HostObject]]:

@@ -326,7 +326,7 @@ def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest 
     return ClientRequestReader().read(dialect, text, model)
 
 
-def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], window: int | None) -> bytes:
+def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit]) -> bytes:
     """The bytes to send: the client's own, or these with the edits of the view.
 
     BadRequest if an edited request breaks a rule that the client's own did not break.
@@ -337,9 +337,9 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     elif followed.changed is not None:
         text = write_view(client, followed.shown)
     is_unchanged = text == client.text
-    if window:
+    if followed.window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
-        room = max(window - tokens, _MIN_OUTPUT)
+        room = max(followed.window - tokens, _MIN_OUTPUT)
         limit = get_dialect(client.dialect).output
         if limit.read(client.body) > room:
             text = client.change_head(text, lambda head: limit.lower(head, client.body, room))
