@@ -30,9 +30,8 @@ from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation, LiveLog
 from tidegate.session.explanation import Explanation
-from tidegate.session.policy_runner import PolicyRunner
+from tidegate.session.policy_runner import PolicyRunner, Recovery
 from tidegate.session.recall import choose_whole_chars
-from tidegate.session.recovery import Recovery
 from tidegate.session.request import Request
 from tidegate.session.rules import SessionRules
 from tidegate.session.serial_calls import SerialCalls
