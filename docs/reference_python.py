@@ -20,7 +20,7 @@ import tidegate
 FIRST_NAMES = ("Session", "Request", "DataFolder", "load", "open_store")
 MORE_CLASSES = (
     ("session.history", "History", "`session.history`"),
-    ("session.session", "SessionRules", "`session.rules`"),
+    ("session.policy_runner", "SessionRules", "`session.rules`"),
     ("session.policy_runner", "Recovery", "`session.recovery`"),
     ("session.following", "FollowingSession", "for programs that keep their own list of messages"),
 )

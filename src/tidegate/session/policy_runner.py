@@ -1,11 +1,14 @@
-"""A policy at work on a conversation: the budget, the runs of the rules, and what a provider's refusals change.
+"""A policy at work on a conversation: the budget, the runs of its rules, and what providers and users change.
+
+`PolicyRunner` runs the policy. `Recovery` adapts it to what a provider refuses; `SessionRules` are the rules that the
+user gave in the conversation, which no stage removes.
 
 The plan (`core/plan.py`) says what to do as data. Here it is done: effects are run; appends and summary requests
 are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -25,7 +28,9 @@ from tidegate.core.edit_check import check_edits
 from tidegate.core.edits import Insert, Replace
 from tidegate.core.errors import BadEdit, BadInput, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
-from tidegate.core.messages import SUMMARY, Image, Message, Part, Result, Text
+from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.ledger.writer import PIN, held_rules, without_rule
+from tidegate.core.messages import SUMMARY, Image, Message, Part, Result, Text, user_message
 from tidegate.core.notes import (
     CompactionEnded,
     CompactionStarted,
@@ -39,7 +44,7 @@ from tidegate.core.notes import (
     WindowUnknown,
 )
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, count_token_change, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
@@ -61,6 +66,7 @@ _REFUSED_SHARES: Final = (0.95, 0.6)
 retry.
 """
 _OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
+_MAX_PIN_CHARS: Final = 1_000
 
 
 class PolicyRunner:
@@ -514,3 +520,45 @@ def _replace_images(part: Part) -> Part:
         inner = tuple(_OMITTED_IMAGE if isinstance(each, Image) else each for each in part.parts)
         return Result(part.call_id, inner, part.error)
     return _OMITTED_IMAGE if isinstance(part, Image) else part
+
+
+# --- rules of the user ----------------------------------------------------------------------------------------------
+
+
+class SessionRules:
+    """The user's rules that apply in a session: `session.rules`. Iterating yields each with the id of its message."""
+
+    def __init__(self, runner: PolicyRunner, add_message: Callable[[Message], list[str]]) -> None:
+        self._runner = runner
+        self._add_message = add_message
+
+    def __iter__(self) -> Iterator[LedgerLine]:
+        return iter(held_rules(self._runner.live.view))
+
+    def add(self, text: str) -> str:
+        """Pin a rule: it stays in the view and is never summarized. Return its message id."""
+        text = " ".join(repair_unicode(text).split())
+        if not 0 < len(text) <= _MAX_PIN_CHARS:
+            raise BadInput(
+                f"The rule has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
+            )
+        return self._add_message(user_message(text, PIN))[0]
+
+    def remove(self, text: str) -> bool:
+        """Remove the rule with this text. False if no such rule applies. `history.undo` restores it.
+
+        It is removed from the ledger and the pins, and messages added so far do not establish it again.
+        """
+        self._runner.live.history.refresh()
+        view = self._runner.live.view
+        rule = next((rule for rule in self if rule.text == text), None)
+        if rule is None:
+            return False
+        edits = without_rule(view, rule, self._runner.budget)
+        before, why = view.tokens, f"the user removed a rule of {rule.ident}"
+        failed = self._runner.append_edits(
+            ViewEdited("remove_rule", "manual", "", why, before, before + count_token_change(view, edits), edits)
+        )
+        if failed is not None:
+            raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
+        return True

@@ -30,10 +30,9 @@ from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation, LiveLog
 from tidegate.session.explanation import Explanation
-from tidegate.session.policy_runner import PolicyRunner, Recovery
+from tidegate.session.policy_runner import PolicyRunner, Recovery, SessionRules
 from tidegate.session.recall import choose_whole_chars
 from tidegate.session.request import Request
-from tidegate.session.rules import SessionRules
 from tidegate.session.serial_calls import SerialCalls
 from tidegate.session.state_notes import NoteModel, StateNotes
 from tidegate.session.storage import SessionStorage
