@@ -31,7 +31,7 @@ from tidegate.session.guarded_request import leave_out_bound_thinking, write_own
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request, report_unmanaged
-from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
+from tidegate.session.signed_thinking import BETA_HEADER, allow_dropping
 from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.splicing.units import HostUnit
 from tidegate.wire.usage_report import read_usage
