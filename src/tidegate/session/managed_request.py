@@ -27,11 +27,10 @@ from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.request_check import RequestCheck, find_request_faults
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo, WriteMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
 from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
-from tidegate.wire.splicing.write_memo import WriteMemo
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256

@@ -16,7 +16,7 @@ from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Image, Message, Pa
 from tidegate.core.text.client_texts import mark_client_texts, mark_texts_beside_results
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 
 REPEATED: Final = object()
 """Stands for a block that says the same as another one of its item. It belongs to no unit, and no view has it."""
