@@ -29,8 +29,7 @@ from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.request_check import RequestCheck, find_request_faults
 from tidegate.wire.splicing.memo import ReadMemo, WriteMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
-from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
-from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
+from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin, ShownUnit, show_unit
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
