@@ -33,7 +33,7 @@ from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
 from tidegate.wire.splicing.block_form import BlockForm, BlockRules, wrap_result
 from tidegate.wire.splicing.call_form import CallForm
 from tidegate.wire.splicing.memo import ReadMemo
-from tidegate.wire.splicing.output_limit import OutputLimit
+from tidegate.wire.splicing.options import OutputLimit
 from tidegate.wire.splicing.units import (
     HostRequest,
     HostUnit,

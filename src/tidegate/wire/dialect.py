@@ -16,8 +16,7 @@ from tidegate.wire.rendering.identifiers import map_tool_names
 from tidegate.wire.splicing.call_form import CallForm
 from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.message_form import MessageForm
-from tidegate.wire.splicing.output_limit import OutputLimit
-from tidegate.wire.splicing.thinking_option import ThinkingOption
+from tidegate.wire.splicing.options import OutputLimit, ThinkingOption
 from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import UsageForm
