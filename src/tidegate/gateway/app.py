@@ -67,8 +67,8 @@ from tidegate.session.managed_request import ClientRequest, ClientRequestReader,
 from tidegate.session.request_report import has_guard_acted, list_repairs
 from tidegate.session.session import Session
 from tidegate.store.errors import SessionNotFound
+from tidegate.wire.answers import read_usage
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")

@@ -41,8 +41,8 @@ from tidegate.session.note_writer import (
 )
 from tidegate.session.state_notes import COMPACTION_NOTES, NoteReport, WriteTask, Written
 from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.wire.answers import read_compaction_usage, read_usage
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.usage_report import read_compaction_usage, read_usage
 
 _MAX_ANSWER_BYTES: Final = 4_000_000
 """Of an answer with the framing of its events, which takes far more than the text."""

@@ -32,9 +32,9 @@ from tidegate.session.managed_request import ClientRequest, ClientRequestReader,
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request, report_unmanaged
 from tidegate.session.signed_thinking import BETA_HEADER, allow_dropping
+from tidegate.wire.answers import read_usage
 from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage_report import read_usage
 
 Client = TypeVar("Client")
 

@@ -52,8 +52,8 @@ from tidegate.session.session import Session
 from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
+from tidegate.wire.answers import read_usage
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
-from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
 _PREFACE: Final = 2
