@@ -32,8 +32,7 @@ from tidegate.gateway.access import (
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
 from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
-from tidegate.gateway.continuing import SessionContinuation
-from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher, SessionContinuation
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.hidden_recall import RECALL_NAME, HiddenRecall, offer_recall, restore_hidden_exchanges
 from tidegate.gateway.http_body import (
@@ -48,14 +47,13 @@ from tidegate.gateway.http_body import (
 )
 from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
-from tidegate.gateway.note_request import AnsweredRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.response_ids import ResponseIds
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
-from tidegate.gateway.state_notes import GatewayNotes
+from tidegate.gateway.state_notes import AnsweredRequest, GatewayNotes
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.unmanaged import UnmanagedRequests
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients, split_first_event
