@@ -31,13 +31,16 @@ from tidegate.gateway.access import (
 )
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
 from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher, SessionContinuation
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.hidden_recall import RECALL_NAME, HiddenRecall, offer_recall, restore_hidden_exchanges
-from tidegate.gateway.http_body import (
+from tidegate.gateway.http_client import HttpAnswer, UpstreamError
+from tidegate.gateway.http_messages import (
     BodyTooLarge,
+    ClientAnswer,
     ClientGone,
+    GatewayRefusal,
+    OwnAnswer,
     Receive,
     Send,
     answer_headers,
@@ -45,7 +48,6 @@ from tidegate.gateway.http_body import (
     read_body,
     read_headers,
 )
-from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals

@@ -24,10 +24,9 @@ from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.usage import Usage
-from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
-from tidegate.gateway.http_body import BodyTooLarge, read_headers
 from tidegate.gateway.http_client import HttpAnswer, UpstreamError
+from tidegate.gateway.http_messages import BodyTooLarge, GatewayRefusal, read_headers
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
