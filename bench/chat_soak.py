@@ -25,8 +25,7 @@ from tidegate.core.messages import text_of
 from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.provider import Reply
 from tidegate.session.summarizer import create_summarizer
-from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import parse_reply, read_usage
 
 HEAD = "turn  asked  told  said  by model   cpu s  stop     stages"
 NUMBERS = ", ".join(f"{number * 7919 % 100_000:05d}" for number in range(40))

@@ -5,7 +5,7 @@
     python bench/code_figures.py --list names                  # local names that are participles, per file
     python bench/code_figures.py --list siblings               # modules that one module of the same folder imports
     python bench/code_figures.py --list unused                 # modules and names that nothing in the package uses
-    python bench/code_figures.py --list course                 # the files of the gateway request, then its calls in order
+    python bench/code_figures.py --list course                 # the files of the gateway request and its calls
 
 Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins
 in another file than the call before it: there a reader has to change the page. The gateway request is a streamed one of
@@ -303,7 +303,7 @@ def run_gateway_request() -> Course:
 
 
 def print_course() -> None:
-    """Each file in the order of its first call, with how often it is entered; the switches by pair; then all in order."""
+    """Each file in the order of its first call and how often it is entered; the switches by pair, and in order."""
     calls = run_gateway_request().calls
     entered = Counter(name for _, name, _ in calls)
     print("\nfiles in order of their first call, and how often each is entered")

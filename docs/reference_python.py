@@ -20,8 +20,8 @@ import tidegate
 FIRST_NAMES = ("Session", "Request", "DataFolder", "load", "open_store")
 MORE_CLASSES = (
     ("session.history", "History", "`session.history`"),
-    ("session.rules", "SessionRules", "`session.rules`"),
-    ("session.recovery", "Recovery", "`session.recovery`"),
+    ("session.policy_runner", "SessionRules", "`session.rules`"),
+    ("session.policy_runner", "Recovery", "`session.recovery`"),
     ("session.following", "FollowingSession", "for programs that keep their own list of messages"),
 )
 ADAPTERS = "agent_framework google_adk inspect_ai langchain openai_agents otel_spans pydantic_ai strands".split()

@@ -40,7 +40,7 @@ DATA_ROOMS = {"data": ".json"}
 FLOORS = {
     "wire": (
         "limits parsing validation rendering usage streaming splicing dialect openai_chat openai_responses anthropic"
-        " gemini registry usage_report answers request_check request"
+        " gemini registry answers request_check request"
     ).split(),
     "session": "summaries conversation session reports".split(),
     "agent": "tools config hooks runtime".split(),

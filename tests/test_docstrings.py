@@ -8,10 +8,9 @@ import tidegate
 from tidegate import Session
 from tidegate.session.conversation import LiveConversation
 from tidegate.session.history import History
+from tidegate.session.policy_runner import Recovery, SessionRules
 from tidegate.session.recall import Recalled
-from tidegate.session.recovery import Recovery
 from tidegate.session.request import SentRequest
-from tidegate.session.rules import SessionRules
 
 RETURNED = (LiveConversation, History, Recovery, SessionRules, Recalled, SentRequest)
 

@@ -14,7 +14,7 @@ import tidegate
 from tidegate.cli.parser import make_parser
 from tidegate.commands.catalog import create_command_registry
 from tidegate.session.history import History
-from tidegate.session.recovery import Recovery
+from tidegate.session.policy_runner import Recovery
 from tidegate.store.store import Store
 
 SOURCE = Path(tidegate.__file__).parent

@@ -17,8 +17,7 @@ from tidegate.agent.tools.toolbox import Toolbox
 from tidegate.core.messages import text_of
 from tidegate.models.provider import Reply
 from tidegate.presets import preset_names
-from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import parse_reply, read_usage
 
 __all__ = ["model_closed_after_file"]
 

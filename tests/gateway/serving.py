@@ -13,7 +13,7 @@ from tests.fake.server import Fake
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.gateway.app import Gateway
 from tidegate.gateway.conversations import MakeWatcher
-from tidegate.gateway.http_body import AsgiMessage, Receive, Send
+from tidegate.gateway.http_messages import AsgiMessage, Receive, Send
 from tidegate.gateway.server import make_server
 from tidegate.gateway.settings import Family, GatewaySettings, Upstream
 from tidegate.store.store import Store

@@ -291,7 +291,7 @@ def test_a_compressed_answer_without_end_is_cut_off(coding: str, tmp_path: Path)
 BOMB = """
 import resource, sys
 from pathlib import Path
-from tidegate.gateway.http_body import BodyTooLarge, decompress
+from tidegate.gateway.http_messages import BodyTooLarge, decompress
 import zstandard
 body = Path(sys.argv[1]).read_bytes()
 used = int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0]) * 1024

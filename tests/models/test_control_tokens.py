@@ -19,7 +19,7 @@ from tidegate.models.embedded.provider import EmbeddedProvider
 from tidegate.models.http.control_tokens import ControlTokenEscaper
 from tidegate.models.provider import collect_reply
 from tidegate.models.server_probes import is_hosted_service
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 __all__ = ["model_closed_after_file"]
 

@@ -23,7 +23,7 @@ from tidegate.models.embedded.provider import EmbeddedProvider, choose_embedded_
 from tidegate.models.embedded.weights import SMOLLM2, WeightsWheel, fetch_weights, find_weights
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Delta, Reply, collect_reply
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 __all__ = ["model_closed_after_file"]
 

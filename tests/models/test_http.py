@@ -15,9 +15,8 @@ from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.endpoints import is_loopback_url
 from tidegate.models.http.provider import HttpProvider
 from tidegate.models.provider import collect_reply
-from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, parse_reply
+from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse, parse_reply, read_usage
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
-from tidegate.wire.usage_report import read_usage
 
 TURNS = scaled(14)
 

@@ -7,7 +7,7 @@ from tidegate.core.usage import Usage
 from tidegate.models.catalog import ModelInfo, compute_model_cost
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
 from tidegate.session.costs import CostReport
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 CLAUDE = TokenRates(input=3.0, output=15.0, cached=0.3, written=3.75)
 STEPS = (

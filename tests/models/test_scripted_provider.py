@@ -19,10 +19,10 @@ from tidegate.wire.answers import (
     encode_sse,
     parse_reply,
     read_response,
+    read_usage,
 )
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.streaming.sse import SseReader, decode_frame
-from tidegate.wire.usage_report import read_usage
 
 RICH = ScriptedAnswer(
     text="I read both files, the long one first.",

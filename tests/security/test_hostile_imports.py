@@ -37,7 +37,7 @@ from tidegate.presets import load
 from tidegate.proof.session_generator import generate_session
 from tidegate.store.log import MemoryLog
 from tidegate.store.sqlite.rows import compute_seal
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 MODEL = "house-7b"
 """Of no known vocabulary, so that the estimate counts it here, in an import and in the test."""

@@ -31,7 +31,7 @@ def test_a_fault_of_the_client_is_known_at_another_place(given_ids: bool) -> Non
     assert client is not None
     following: FollowingSession[HostUnit] = FollowingSession(Session("gemini-2.5-pro", window=WINDOW, wire="gemini"))
     followed = following.prepare(client.items, fixed_part=client.fixed_part)
-    text = write_request(client, followed, WINDOW)
+    text = write_request(client, followed)
     assert len(text) < len(client.text) / 2
     names = [
         part.get("functionCall", {}).get("name") for each in json.loads(text)["contents"] for part in each["parts"]

@@ -15,8 +15,8 @@ from tests.wire.test_splicing import BODIES, LIST_KEYS
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.request_check import RequestCheck, find_request_faults
 from tidegate.wire.splicing.request_text import ListText, count_common_bytes, decode_request, find_items
-from tidegate.wire.splicing.shown_units import show_unit
 from tidegate.wire.splicing.spans import replace_value
+from tidegate.wire.splicing.units import show_unit
 
 STEPS = [{"role": "user", "content": f'Step {number}, with [brackets], {{braces}}, \\ and "'} for number in range(6)]
 

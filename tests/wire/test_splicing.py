@@ -8,11 +8,10 @@ import pytest
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Result, Text, Thinking
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.block_form import keep_marks
+from tidegate.wire.splicing.memo import WriteMemo
 from tidegate.wire.splicing.request_text import find_items
-from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, remove_member, replace_value
-from tidegate.wire.splicing.units import HostRequest
-from tidegate.wire.splicing.write_memo import WriteMemo
+from tidegate.wire.splicing.units import HostRequest, ShownUnit, show_unit
 
 ANTHROPIC = """{ "model":"claude-sonnet-4-5", "max_tokens" : 1000,"future_field":{"a":[1,2]},
  "tools":[{"name":"read","input_schema":{"type":"object"}},{"type":"web_search_20250305","name":"web_search"}],

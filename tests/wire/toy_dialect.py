@@ -32,8 +32,8 @@ from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, Layo
 from tidegate.wire.rendering.identifiers import IdentifierRules, define_tools
 from tidegate.wire.splicing.block_form import BlockForm, BlockRules, wrap_result
 from tidegate.wire.splicing.call_form import CallForm
-from tidegate.wire.splicing.output_limit import OutputLimit
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
+from tidegate.wire.splicing.options import OutputLimit
 from tidegate.wire.splicing.units import (
     HostRequest,
     HostUnit,

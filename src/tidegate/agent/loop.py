@@ -44,8 +44,7 @@ from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.request import Request
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
-from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage_report import is_usage
+from tidegate.wire.answers import is_usage, parse_reply
 
 _MAX_EMPTY_REPLIES = 2
 

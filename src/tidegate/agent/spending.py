@@ -29,7 +29,7 @@ from tidegate.models.catalog import ModelInfo, compute_model_cost, find_model
 from tidegate.models.provider import Delta, Provider, Reply
 from tidegate.session.costs import CostQueue, usage_or_estimate
 from tidegate.session.session import Session
-from tidegate.wire.usage_report import read_compaction_usage, read_usage
+from tidegate.wire.answers import read_compaction_usage, read_usage
 
 CallPurpose = Literal["turn", "summary", "state_note", "subagent", "interrupted"]
 """What a call of a model is for. The log of the session has the usage of a complete reply in a turn already."""

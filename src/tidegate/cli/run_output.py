@@ -21,7 +21,7 @@ from tidegate.models.provider import Delta, Reply
 from tidegate.session.costs import CostReport
 from tidegate.terminal.output import TextSanitizer
 from tidegate.terminal.stream_masker import StreamMasker
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 EventPrinter = Callable[[AgentEvent | UserNotice], None]
 

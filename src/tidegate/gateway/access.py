@@ -10,8 +10,7 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-from tidegate.gateway.client_answer import GatewayRefusal
-from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.http_messages import GatewayRefusal, RawHeaders
 from tidegate.gateway.settings import GatewaySettings, is_loopback
 from tidegate.gateway.upstream_clients import CLIENT_KEY_HEADERS
 

@@ -12,13 +12,12 @@ This file follows the course of a managed request from top to bottom: read it (`
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple, NoReturn
 from urllib.parse import quote
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError
-from tidegate.core.messages import Tool
 from tidegate.core.notes import CacheMissReason, SentUnmanaged
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.datafolder.data_folder import DataFolder
@@ -32,14 +31,16 @@ from tidegate.gateway.access import (
 )
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.callers import SINGLE_CALLER, Caller, identify_caller, read_secret
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal, OwnAnswer
-from tidegate.gateway.continuing import SessionContinuation
-from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher
+from tidegate.gateway.conversations import Conversation, Conversations, MakeWatcher, SessionContinuation
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
 from tidegate.gateway.hidden_recall import RECALL_NAME, HiddenRecall, offer_recall, restore_hidden_exchanges
-from tidegate.gateway.http_body import (
+from tidegate.gateway.http_client import HttpAnswer, UpstreamError
+from tidegate.gateway.http_messages import (
     BodyTooLarge,
+    ClientAnswer,
     ClientGone,
+    GatewayRefusal,
+    OwnAnswer,
     Receive,
     Send,
     answer_headers,
@@ -47,16 +48,14 @@ from tidegate.gateway.http_body import (
     read_body,
     read_headers,
 )
-from tidegate.gateway.http_client import HttpAnswer, UpstreamError
 from tidegate.gateway.metrics import ForwardedRequest, Metrics
-from tidegate.gateway.note_request import AnsweredRequest
 from tidegate.gateway.page import Page, SessionActivity, is_page_path, read_page_request
 from tidegate.gateway.refusals import Refusals
 from tidegate.gateway.response_ids import ResponseIds
 from tidegate.gateway.routing import find_client_id, find_id_in_body, find_route
 from tidegate.gateway.session_search import SearchedRequest, SessionSearch
 from tidegate.gateway.settings import GatewaySettings, list_upstreams, scope_of_token
-from tidegate.gateway.state_notes import GatewayNotes
+from tidegate.gateway.state_notes import AnsweredRequest, GatewayNotes
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.unmanaged import UnmanagedRequests
 from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients, split_first_event
@@ -66,9 +65,10 @@ from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.following import FollowedRequest, FollowingSession
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request, write_view
 from tidegate.session.request_report import has_guard_acted, list_repairs
+from tidegate.session.session import Session
 from tidegate.store.errors import SessionNotFound
+from tidegate.wire.answers import read_usage
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage_report import read_usage
 
 LogLine = Callable[[str], None]
 _PLAIN_TEXT: Final = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
@@ -386,9 +386,9 @@ class Gateway:
         if client.chain is None and following.tree.has_hidden_calls:
             call = following.session.call_async
             client = await self._gate.wait(call, restore_hidden_exchanges, conversation, client)
-        return self._offer_recall(client, following.session.view.tools)
+        return self._offer_recall(client, following.session)
 
-    def _offer_recall(self, client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
+    def _offer_recall(self, client: ClientRequest, session: Session | None = None) -> ClientRequest:
         if self._settings.recall_tool:
             return client._replace(recall_name=self._settings.recall_tool if client.host.tools else "")
         if not (self._settings.recall and client.host.tools):
@@ -398,7 +398,7 @@ class Gateway:
                 f"the client has a tool named {RECALL_NAME!r}, which is left to it: the model cannot read back what"
                 " left the view. If it is tidegate's own, name it with --recall-tool"
             )
-        return offer_recall(client, known)
+        return offer_recall(client, session.view.tools if session is not None else ())
 
     async def _follow(self, conversation: Conversation, client: ClientRequest) -> FollowedRequest[HostUnit]:
         """Log what is new in a request and compute the view."""
@@ -422,8 +422,7 @@ class Gateway:
             self.metrics.count("branches")
         if followed.changed is not None or conversation.following.left_out_thinking:
             self._thinking.report(exchange)
-        acted = [each for each in conversation.following.session.last_decisions if each.acted]
-        if not acted:
+        if not any(each.acted for each in followed.decisions):
             return
         if not self._is_offer_made:
             offer = self._notes.describe_offer(conversation, followed.tokens + followed.saved_tokens)
@@ -477,10 +476,10 @@ class Gateway:
                 await self._continue(exchange, exchange.recall)
 
     async def _write_body(self, request: IncomingRequest, exchange: Exchange) -> tuple[IncomingRequest, bytes]:
-        session, client = exchange.conversation.following.session, exchange.client
+        client, followed = exchange.client, exchange.followed
         is_view = True
         try:
-            text = write_request(client, exchange.followed, session.window)
+            text = write_request(client, followed)
         except BadRequest as defect:
             is_view = False
             text = await self._write_fallback(exchange, defect)
@@ -490,19 +489,19 @@ class Gateway:
             text = exchange.dialect.thinking.leave_out(text)
         if text not in (client.text, exchange.own.text):
             self.metrics.count("edited_requests", dialect=client.dialect)
-        if session.view.first_edit_seq:
+        if followed.was_edited:
             request, text = self._thinking.add_net(request, client, exchange.conversation, text)
         exchange.sent_text, exchange.sent_request = text, request
         return request, request.body if text == exchange.received_text else text
 
     async def _write_fallback(self, exchange: Exchange, defect: BadRequest) -> bytes:
         """The client's own request, in place of a view that would break a rule of the provider."""
-        client, session = exchange.client, exchange.conversation.following.session
+        client, followed = exchange.client, exchange.followed
         self.metrics.count("defects", dialect=client.dialect)
         self.log_line(f"a defect: {defect.args[0]}")
         exchange.notes.append(SentUnmanaged(f"a defect: {defect.args[0]}").pack())
-        whole = exchange.followed.tokens + exchange.followed.saved_tokens
-        window = session.window if whole > (session.window or whole) else None
+        whole = followed.tokens + followed.saved_tokens
+        window = followed.window if whole > (followed.window or whole) else None
         text = await self._unmanaged.shorten(client, window, exchange.conversation) or exchange.own.text
         return self._thinking.clean_fallback(exchange, text)
 
@@ -681,8 +680,8 @@ class Gateway:
 
 def _describe_sent(exchange: Exchange) -> ForwardedRequest:
     conversation, followed = exchange.conversation, exchange.followed
-    window = conversation.following.session.window
-    return ForwardedRequest(conversation.name, conversation.parent, followed.tokens, followed.saved_tokens, window)
+    sizes = followed.tokens, followed.saved_tokens, followed.window
+    return ForwardedRequest(conversation.name, conversation.parent, *sizes)
 
 
 def _read_path(scope: dict[str, Any]) -> str:

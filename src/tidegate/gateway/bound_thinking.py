@@ -21,9 +21,8 @@ from tidegate.gateway.session_search import chain_keys
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.session.guarded_request import leave_out_bound_thinking
 from tidegate.session.managed_request import ClientRequest, read_client_request, write_without_thinking
-from tidegate.session.refused_thinking import RefusedThinking
 from tidegate.session.request_report import note_left_out
-from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
+from tidegate.session.signed_thinking import BETA_HEADER, RefusedThinking, allow_dropping
 from tidegate.wire.registry import get_dialect
 
 _MAX_CHANGED_CHAINS: Final = 1_000

@@ -1,4 +1,7 @@
-"""The sessions that are open in this gateway. They are opened and closed in threads, never on the event loop."""
+"""The sessions that are open in this gateway, and what a client continues that others began.
+
+Sessions are opened and closed in threads, never on the event loop.
+"""
 
 import asyncio
 from collections import OrderedDict
@@ -11,12 +14,15 @@ import msgspec
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
+from tidegate.core.notes import ClientNote
 from tidegate.datafolder.data_folder import DataFolder
+from tidegate.datafolder.masking import MaskedLog
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.page import SessionActivity
-from tidegate.gateway.settings import GatewaySettings
+from tidegate.gateway.settings import ContinuedSession, GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.presets import load
+from tidegate.session.continuation import Continuation, ContinuedRun
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.following import FollowingSession
 from tidegate.session.serial_calls import run_in_thread
@@ -181,3 +187,29 @@ class Conversations:
             return failed
 
         return await run_in_thread(close_all)
+
+
+class SessionContinuation:
+    """The one session of `tidegate wrap --session`, which another client may have begun (`session/continuation.py`).
+
+    `mask` takes out secrets; `report` gets what the user should know."""
+
+    def __init__(self, continued: ContinuedSession, mask: Callable[[str], str], report: Callable[[str], None]) -> None:
+        self._session = continued.session
+        self._mask = mask
+        client = ClientNote(continued.client, continued.title)
+        run = ContinuedRun(client, continued.session, continued.source, mask, continued.lines, continued.needs_tools)
+        self._continuation = Continuation(run, report)
+
+    def attach(self, conversation: Conversation, own_id: str) -> None:
+        """Let the conversation begin with the work so far, if it is the one. Sub-agents have sessions of their own.
+
+        `own_id` is how the client itself names the conversation of the request.
+        """
+        if conversation.name == self._session:
+            self._continuation.name_conversation(own_id)
+            conversation.following.continuation = self._continuation
+            conversation.mask_unseen = self._mask_unseen
+
+    def _mask_unseen(self, log: LogReader) -> LogReader:
+        return MaskedLog(log, self._mask, lambda seq: self._continuation.is_own(log, seq))

@@ -6,7 +6,7 @@ from tidegate.core.events import NoteAdded
 from tidegate.gateway.client_stream import ClientStream
 from tidegate.gateway.conversations import Conversation
 from tidegate.gateway.hidden_recall import HiddenRecall
-from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.http_messages import RawHeaders
 from tidegate.gateway.upstream_clients import IncomingRequest
 from tidegate.models.window_evidence import WindowKey
 from tidegate.session.following import FollowedRequest

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
-from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.http_messages import RawHeaders
 
 _KEEP_ALIVE_SECONDS: Final = 4.0
 """Servers such as uvicorn and Node close a connection after 5 seconds."""

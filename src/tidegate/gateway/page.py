@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, Protocol
 
-from tidegate.gateway.client_answer import ClientAnswer, GatewayRefusal
-from tidegate.gateway.http_body import BodyTooLarge, Receive, read_body
+from tidegate.gateway.http_messages import BodyTooLarge, ClientAnswer, GatewayRefusal, Receive, read_body
 
 PAGE_PATH: Final = "/ui"
 _MAX_PAGE_BODY: Final = 65_536

@@ -18,7 +18,7 @@ from typing import Final
 from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.gateway.bound_thinking import BoundThinking
 from tidegate.gateway.exchange import Exchange, UpstreamFailure
-from tidegate.gateway.http_body import read_headers
+from tidegate.gateway.http_messages import read_headers
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.store_gate import StoreGate
 from tidegate.gateway.windows import UpstreamWindows

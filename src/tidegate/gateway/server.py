@@ -19,7 +19,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from tidegate.core.errors import BadInput
 from tidegate.core.text.terminal_text import clean_line
 from tidegate.gateway.app import Gateway
-from tidegate.gateway.client_answer import AnswerBrokeOff
+from tidegate.gateway.http_messages import AnswerBrokeOff
 from tidegate.gateway.settings import GatewaySettings
 
 _KEEP_ALIVE: Final = 75

@@ -3,33 +3,37 @@
 A policy that asks for summaries of its own gets them in the same way.
 
 When an upstream has answered a request and a note is due, the same request is sent once more with an instruction at its
-end (`note_request.py`), so that the provider reads its cache. Nothing waits for the note: it is stored when it arrives,
+end, so that the provider reads its cache. Nothing waits for the note: it is stored when it arrives,
 and the next sweep shows it. If it fails, the sweep goes without it, and a line of the log says why.
 """
 
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from typing import Final
+from typing import Final, NamedTuple
+from urllib.parse import quote, urlsplit
+
+import msgspec
 
 from tidegate.core.errors import TidegateError
 from tidegate.core.notes import SideCost
+from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.state_note.note import choose_note_limits
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line
+from tidegate.core.tokens.counting import REQUEST_OVERHEAD
 from tidegate.core.usage import Usage
-from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation, Conversations
-from tidegate.gateway.http_body import BodyTooLarge, read_headers
 from tidegate.gateway.http_client import HttpAnswer, UpstreamError
+from tidegate.gateway.http_messages import BodyTooLarge, GatewayRefusal, read_headers
 from tidegate.gateway.metrics import Metrics
-from tidegate.gateway.note_request import AnsweredRequest, NoteRequest, asks_for_block, write_note_request
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate
-from tidegate.gateway.upstream_clients import UpstreamClients
-from tidegate.models.catalog import compute_model_cost
+from tidegate.gateway.upstream_clients import IncomingRequest, UpstreamClients
+from tidegate.models.catalog import compute_model_cost, find_window
 from tidegate.models.errors.classification import classify_response
 from tidegate.session.answer_copy import AnswerCopy
+from tidegate.session.managed_request import ClientRequest, find_new_faults, read_client_request, write_without_thinking
 from tidegate.session.note_writer import (
     NOTE_PURPOSE,
     NOTE_TIMEOUT_SECONDS,
@@ -38,13 +42,134 @@ from tidegate.session.note_writer import (
     read_answer,
     read_block_reply,
 )
-from tidegate.session.state_notes import COMPACTION_NOTES, NoteReport, WriteTask, Written
+from tidegate.session.state_notes import COMPACTION_NOTES, NoteReport, WriteTask, Written, count_answer_tokens
 from tidegate.session.summaries.model_question import ModelAnswer
+from tidegate.wire.answers import read_compaction_usage, read_usage
+from tidegate.wire.dialect import CompactionForm, Dialect
+from tidegate.wire.registry import get_dialect
+from tidegate.wire.splicing.last_words import append_user_text
+from tidegate.wire.splicing.spans import remove_member, replace_value
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.usage_report import read_compaction_usage, read_usage
 
+_THINKING_TOKENS: Final = 16_000
+"""Of output beside the note, for a model that thinks before it writes. A request with a budget of its own keeps it."""
+_MIN_OUTPUT_SHARE: Final = 0.6
+"""Of the wanted output: with less room, a note would be cut off."""
+_EFFORT_KEYS: Final = ("output_config", "reasoning_effort", "reasoning", "verbosity")
+"""What only some models of a provider know."""
 _MAX_ANSWER_BYTES: Final = 4_000_000
 """Of an answer with the framing of its events, which takes far more than the text."""
+
+
+# --- the request for a note -----------------------------------------------------------------------------------------
+
+
+class AnsweredRequest(NamedTuple):
+    """A request that an upstream has answered. `body` is what was sent of `client`; `tokens` are its size by our count,
+    `last_id` is its last message in the log, `birth` that of its answer.
+    """
+
+    incoming: IncomingRequest
+    body: bytes
+    client: ClientRequest
+    tokens: int
+    last_id: str
+    birth: str = ""
+
+    @property
+    def model(self) -> str:
+        return self.client.host.model
+
+    def find_compaction(self) -> CompactionForm | None:
+        """How the upstream is asked for a block in place of this request; None if it cannot be."""
+        form = get_dialect(self.client.dialect).find_compaction(self.model)
+        host = urlsplit(self.incoming.route.upstream.url).hostname or ""
+        return (
+            form if form is not None and form.is_served(host) and form.ask(self.client.body, "") is not None else None
+        )
+
+
+class NoteRequest(NamedTuple):
+    incoming: IncomingRequest
+    body: bytes
+    model: str
+
+
+def write_note_request(
+    sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None, other_model: str = ""
+) -> NoteRequest:
+    """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
+    dialect, model = get_dialect(sent.client.dialect), other_model or sent.model
+    if other_model and other_model != sent.model:
+        window = find_window(other_model) or window
+    try:
+        incoming, text = _change_model(sent, other_model)
+        room = _choose_output(sent, task, instruction_tokens, window)
+        text = dialect.output.lower(text, sent.client.body, room)
+        wanted = count_answer_tokens(task) + (_THINKING_TOKENS if asks_for_block(task) else 0)
+        text = dialect.output.raise_to(text, sent.client.body, min(room, wanted))
+        if asks_for_block(task):
+            incoming, text = _ask_for_block(incoming, text, dialect, task.instruction)
+        else:
+            text = append_user_text(dialect.form, text, task.instruction)
+        faults = find_new_faults(sent.client._replace(source=None), text)
+    except (TidegateError, KeyError, msgspec.MsgspecError) as failure:
+        raise NoteRefused(f"the request cannot be continued: {type(failure).__name__}") from failure
+    if faults:
+        raise NoteRefused(f"the question would break a rule of {dialect.name}: {faults[0].rule}")
+    return NoteRequest(incoming, text, model)
+
+
+def asks_for_block(task: WriteTask) -> bool:
+    """Whether the provider is asked for a block in place of the request."""
+    return isinstance(task, NoteTask) and task.asked is not None
+
+
+def _ask_for_block(
+    incoming: IncomingRequest, text: bytes, dialect: Dialect, instruction: str
+) -> tuple[IncomingRequest, bytes]:
+    """Exactly the messages that were sent, with the option and its header."""
+    form = dialect.compaction
+    head = form.ask({}, instruction) if form is not None else None
+    assert form is not None
+    assert head is not None
+    option = b'"%s":%s,' % (form.option.encode(), msgspec.json.encode(head[form.option]))
+    start = text.index(b"{") + 1
+    name = form.beta[0].encode()
+    given = [value.decode("latin-1") for key, value in incoming.raw_headers if key.lower() == name]
+    betas = form.add_beta({form.beta[0]: ",".join(given)} if given else {})[form.beta[0]]
+    headers = [pair for pair in incoming.raw_headers if pair[0].lower() != name]
+    incoming = incoming._replace(raw_headers=[*headers, (name, betas.encode("latin-1"))])
+    return incoming, text[:start] + option + text[start:]
+
+
+def _choose_output(sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
+    tokens = count_answer_tokens(task)
+    own = get_dialect(sent.client.dialect).thinking.read_budget(sent.client.body)
+    most = tokens + max(own, _THINKING_TOKENS)
+    left = window - sent.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
+    if left < tokens * _MIN_OUTPUT_SHARE + own:
+        raise NoteRefused("the window has no room for the question")
+    return min(most, left)
+
+
+def _change_model(sent: AnsweredRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
+    """The same request to another model: without thinking, which only the first one can read."""
+    incoming, text = sent.incoming, sent.body
+    if not other_model or other_model == sent.model:
+        return incoming, text
+    dialect = get_dialect(sent.client.dialect)
+    read = read_client_request(dialect.name, text, sent.model)
+    text = dialect.thinking.leave_out(write_without_thinking(read) if read is not None else text)
+    for key in _EFFORT_KEYS:
+        text = remove_member(text, key)
+    if not dialect.paths.has_model:
+        return incoming, replace_value(text, ("model",), msgspec.json.encode(other_model))
+    path = dialect.paths.replace_model(incoming.route.path, quote(other_model, safe=""))
+    return incoming._replace(route=incoming.route._replace(path=path)), text
+
+
+# --- writing notes --------------------------------------------------------------------------------------------------
 
 
 class GatewayNotes:

@@ -11,8 +11,8 @@ from contextlib import suppress
 from tidegate.core.errors import TidegateError, TooSmall
 from tidegate.core.notes import SentUnmanaged
 from tidegate.gateway.bound_thinking import BoundThinking
-from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.conversations import Conversation
+from tidegate.gateway.http_messages import GatewayRefusal
 from tidegate.gateway.metrics import Metrics
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.gateway.store_gate import StoreGate

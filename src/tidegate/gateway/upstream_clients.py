@@ -13,10 +13,9 @@ import httpx
 
 from tidegate.core.errors import BadInput
 from tidegate.gateway.aws_signature import AwsSigner
-from tidegate.gateway.client_answer import GatewayRefusal
 from tidegate.gateway.client_stream import EVENT_END
-from tidegate.gateway.http_body import BodyDecoder, BodyTooLarge, RawHeaders, forward_headers
 from tidegate.gateway.http_client import HttpAnswer, HttpClient, UpstreamError
+from tidegate.gateway.http_messages import BodyDecoder, BodyTooLarge, GatewayRefusal, RawHeaders, forward_headers
 from tidegate.gateway.routing import ClientId, Route
 from tidegate.gateway.settings import GatewaySettings, Upstream
 from tidegate.models.http.endpoints import is_loopback_url

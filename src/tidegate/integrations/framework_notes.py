@@ -22,7 +22,7 @@ from tidegate.session.note_writer import (
 from tidegate.session.session import Session
 from tidegate.session.state_notes import WriteTask, Written
 from tidegate.session.summaries.model_question import ModelAnswer
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 HostObject = TypeVar("HostObject")
 

@@ -15,7 +15,7 @@ import msgspec
 from tidegate.core.messages import Image, Message, Part, Result, Text, Thinking, result_of
 from tidegate.session.following import FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER
-from tidegate.wire.splicing.read_memo import LastList, is_equal
+from tidegate.wire.splicing.memo import LastList, is_equal
 
 HostObject = TypeVar("HostObject")
 

@@ -31,8 +31,8 @@ from tidegate.session.following import FixedPart, FollowedRequest, FollowingSess
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request
 from tidegate.session.state_notes import WriteTask
-from tidegate.wire.splicing.read_memo import ReadMemo
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
+from tidegate.wire.splicing.memo import ReadMemo
 
 HostObject = TypeVar("HostObject")
 _T = TypeVar("_T")

@@ -31,10 +31,10 @@ from tidegate.session.guarded_request import leave_out_bound_thinking, write_own
 from tidegate.session.managed_request import ClientRequest, ClientRequestReader, write_request
 from tidegate.session.refusals import RefusalMemory
 from tidegate.session.request_report import report_request, report_unmanaged
-from tidegate.session.thinking_net import BETA_HEADER, allow_dropping
+from tidegate.session.signed_thinking import BETA_HEADER, allow_dropping
+from tidegate.wire.answers import read_usage
 from tidegate.wire.registry import DIALECTS, get_dialect
 from tidegate.wire.splicing.units import HostUnit
-from tidegate.wire.usage_report import read_usage
 
 Client = TypeVar("Client")
 
@@ -207,7 +207,7 @@ class _Exchange:
     def build_request(self, request: Any) -> Any:
         """The SDK's request with the body that fits. Streams are asked for uncompressed, so that they can be read."""
         try:
-            body = write_request(self._client, self._followed, self._following.session.window)
+            body = write_request(self._client, self._followed)
         except BadRequest as defect:
             report_unmanaged(self._following, f"a defect: {defect.args[0]}")
             body = write_own_request(self._client, self._following)

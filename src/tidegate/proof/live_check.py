@@ -36,10 +36,9 @@ from tidegate.models.provider import collect_reply
 from tidegate.session.costs import CostReport
 from tidegate.session.session import Session
 from tidegate.store.log import LogReader
-from tidegate.wire.answers import parse_reply
+from tidegate.wire.answers import parse_reply, read_usage
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.usage_report import read_usage
 
 MAX_DOLLARS: Final = 0.5
 DEFAULT_MODELS: Final[Mapping[str, str]] = {

@@ -1,5 +1,6 @@
 """A copy of an answer for the log, assembled while the answer is passed on. It never disturbs the answer itself."""
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -52,17 +53,13 @@ class AnswerCopy:
         self._body = bytearray()
         self._texts: list[str] = []
         self._size = 0
-        self._is_broken = self._is_done = False
-        self.has_begun = False
+        self._is_broken = False
+        self.is_whole = self.has_begun = False
         self.error: ProviderError | None = None
         self.dropped_thinking = 0
         self.cache_miss_reason = ""
         self.response_id = ""
         self.cleared_tokens = 0
-
-    @property
-    def is_whole(self) -> bool:
-        return not self._is_broken and self._is_done
 
     def feed(self, data: bytes) -> int:
         """Return how many of these bytes come before the event that makes the answer whole; all if none does."""
@@ -71,26 +68,20 @@ class AnswerCopy:
             return len(data)
         try:
             if self._size > _MAX_COPY_BYTES:
-                self._is_broken = True
+                self._is_broken, self.is_whole = True, False
             elif self._reader is None:
                 self._body += data
             else:
                 return self._read_events(self._reader, data)
         except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError):
-            self._is_broken = self.has_begun = True
+            self._is_broken, self.is_whole, self.has_begun = True, False, True
         return len(data)
 
     def _read_events(self, reader: SseReader, data: bytes) -> int:
-        was_done, start, before_end = self._is_done, 0, len(data)
-        frames = reader.feed(data)
-        for frame, end in zip(frames, reader.ends, strict=True):
-            value = decode_frame(frame)
-            if value is not None:
-                self._take(value)
-            if not was_done and self._is_done:
-                was_done, before_end = True, start
-            start = end
-        return before_end
+        before_last = self._take(map(decode_frame, reader.feed(data)))
+        if before_last is None:
+            return len(data)
+        return reader.ends[before_last - 1] if before_last else 0
 
     def end(self) -> None:
         """The answer has ended: read it if it was not a stream of events."""
@@ -102,22 +93,32 @@ class AnswerCopy:
             value = msgspec.json.decode(bytes(self._body))
             for each in value if isinstance(value, list) else [value]:  # Gemini streams a list without alt=sse
                 frames = [each] if isinstance(value, list) else self._dialect.answers.frames_from_body(each)
-                for frame in frames:
-                    self._take(frame)
+                self._take(frames)
         except (TidegateError, msgspec.MsgspecError, RecursionError, ValueError, AttributeError, TypeError):
-            self._is_broken = True
+            self._is_broken, self.is_whole = True, False
 
-    def _take(self, frame: JsonObject) -> None:
-        kind = frame.get("type")
-        self.has_begun = self.has_begun or kind not in _OPENING_TYPES
-        if self.error is None and ("error" in frame or kind in _ERROR_TYPES):
-            self.error = classify_frame(frame, request=self._request)
-        if not _NOTED_KEYS.isdisjoint(frame):
-            self._take_notes(frame, frame.get("message"))
-        for delta in self._assembler.feed(frame):
-            if delta.kind == "text":
-                self._texts.append(delta.text)
-        self._is_done = self._assembler.done
+    def _take(self, frames: Iterable[JsonObject | None]) -> int | None:
+        """Take over frames. Return how many of them come before the one that makes the answer whole; None if none does.
+
+        A frame is None if it only marks the end of the stream, or keeps it alive.
+        """
+        was_whole, before_last = self.is_whole, None
+        for place, frame in enumerate(frames):
+            if frame is None:
+                continue
+            kind = frame.get("type")
+            self.has_begun = self.has_begun or kind not in _OPENING_TYPES
+            if self.error is None and ("error" in frame or kind in _ERROR_TYPES):
+                self.error = classify_frame(frame, request=self._request)
+            if not _NOTED_KEYS.isdisjoint(frame):
+                self._take_notes(frame, frame.get("message"))
+            for delta in self._assembler.feed(frame):
+                if delta.kind == "text":
+                    self._texts.append(delta.text)
+            self.is_whole = self._assembler.done
+            if self.is_whole and not was_whole:
+                was_whole, before_last = True, place
+        return before_last
 
     def _take_notes(self, frame: JsonObject, message: object) -> None:
         """What a frame says about the request and the answer as a whole."""

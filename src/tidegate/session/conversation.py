@@ -30,6 +30,7 @@ from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in
 from tidegate.session.unconfirmed import MakePayloads, UnconfirmedAppend, UnconfirmedAppends
 from tidegate.store.errors import StaleHead, StoreUnreachable
 from tidegate.store.log import Log
+from tidegate.wire.answers import is_usage, list_usage_fields, read_compaction_usage, read_usage
 from tidegate.wire.dialect import Dialect
 from tidegate.wire.parsing import (
     SdkModel,
@@ -40,7 +41,6 @@ from tidegate.wire.parsing import (
     to_plain_json,
 )
 from tidegate.wire.registry import parse_any_message, parse_tools
-from tidegate.wire.usage_report import is_usage, list_usage_fields, read_compaction_usage, read_usage
 
 _MAX_APPEND_ATTEMPTS = 100
 _P = ParamSpec("_P")

@@ -28,6 +28,7 @@ from typing import Final, Generic, Literal, NamedTuple, TypeVar
 
 import msgspec
 
+from tidegate.core.budget import measure_request
 from tidegate.core.events import (
     BranchStarted,
     EventPayload,
@@ -39,9 +40,10 @@ from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
 from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
+from tidegate.core.plan import Decision
 from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
-from tidegate.core.view import Item, resolve_visibility
+from tidegate.core.view import Item, View, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.session.continuation import Continuation, choose_record_tokens
 from tidegate.session.host_tree import ROOT, HostTree
@@ -50,8 +52,8 @@ from tidegate.session.session import Session
 from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
+from tidegate.wire.answers import read_usage
 from tidegate.wire.parsing import repair_message_texts, repair_unicode
-from tidegate.wire.usage_report import read_usage
 
 HostObject = TypeVar("HostObject")
 _PREFACE: Final = 2
@@ -108,7 +110,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     The host's list are the first `size` of `items`: the list itself may grow afterwards. `saved_tokens` is by how much
     the view is smaller than the host's list, in the provider's tokens as `tokens` are. `last_id` is the id of the last
     message of the host's list in the log, `birth` that of an answer to it. `tried`: it is a much smaller one, after a
-    refusal with unknown words. The view are the first `view_size` of `view_items`.
+    refusal with unknown words. The view are the first `view_size` of `view_items`; `was_edited`: this or an earlier one
+    has edits. `window` is the one that it fits, None if none is known, and `decisions` are those that made it fit.
     """
 
     items: Sequence[HostItem[HostObject]]
@@ -125,6 +128,9 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
     tried: SmallerTry | None = None
     view_items: Sequence[Item] = ()
     view_size: int = 0
+    was_edited: bool = False
+    window: int | None = None
+    decisions: Sequence[Decision] = ()
 
     @property
     def is_unchanged(self) -> bool:
@@ -195,7 +201,7 @@ class FollowingSession(Generic[HostObject]):
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        self._live, self._runner, _, self._note_model = session.parts
+        self._live, self._runner, _, self._note_model, self._calls = session.parts
         self.tree = self._tree = HostTree(session.log.read())
         session.history.observe(self._tree.feed)
         # The last list; as far as it is known, its ids in the log, and where each id is in the list.
@@ -214,13 +220,13 @@ class FollowingSession(Generic[HostObject]):
         self._lock = threading.RLock()
         self._async_lock = asyncio.Lock()
 
-    def _fixed_part_notes(self, fixed_part: FixedPart) -> list[EventPayload]:
-        session, notes = self.session, list[EventPayload]()
-        system, tools = repair_unicode(fixed_part.system), fixed_part.tools
-        if system != session.view.system:
-            notes.append(SystemSet(system, count_system(system, session.counter), by_host=True).pack())
-        if tools != session.view.tools:
-            size = count_tools(tools, session.counter)
+    def _fixed_part_notes(self, fixed_part: FixedPart, view: View) -> list[EventPayload]:
+        counter, notes = self._live.counter, list[EventPayload]()
+        system, tools = fixed_part.system, fixed_part.tools
+        if system != view.system and (system := repair_unicode(system)) != view.system:
+            notes.append(SystemSet(system, count_system(system, counter), by_host=True).pack())
+        if tools != view.tools:
+            size = count_tools(tools, counter)
             notes.append(ToolsSet(tools, size, by_host=not fixed_part.is_changed).pack())
         return notes
 
@@ -254,9 +260,9 @@ class FollowingSession(Generic[HostObject]):
         """The same for async code."""
         async with self._async_lock:
             if summarize is None:  # nothing to await between: one thread does all of it
-                return await self.session.call_async(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
+                return await self._calls.run(self.prepare, items, fixed_part=fixed_part, max_output=max_output)
             self._runner.max_output = max_output
-            branched, new_messages = await self.session.call_async(self._add_new, items, fixed_part)
+            branched, new_messages = await self._calls.run(self._add_new, items, fixed_part)
             await self.session.fit_async(summarize)
             return self._build_request(items, branched, new_messages)
 
@@ -274,10 +280,12 @@ class FollowingSession(Generic[HostObject]):
         while True:
             known = self._match(items)
             branch = self._find_branch(known)
-            held = self._runner.list_held_notes() if branch is None else []
-            notes = self._fixed_part_notes(fixed_part) if fixed_part else []
+            view = self._live.view
+            held = self._runner.list_held_notes(view) if branch is None else []
+            notes = self._fixed_part_notes(fixed_part, view) if fixed_part else []
             added: list[EventPayload] = [self._make_payload(item.message, item.key) for item in items[len(known) :]]
-            added[:0] = self._restore_requests(items, known, fixed_part or FixedPart(), branch)
+            if branch is not None and self.restores_requests:
+                added[:0] = self._restore_requests(items, known, fixed_part or FixedPart())
             has_record = self._put_opening(added, items, known, fixed_part, branch)
             if not (is_fresh or notes or added or branch):
                 self.session.history.refresh()
@@ -288,7 +296,7 @@ class FollowingSession(Generic[HostObject]):
                     self._live.append_all(self._append_here([branch]))
                     branched = True
                     self._note_model()  # the branch may begin before it was noted, as what follows
-                    notes = self._fixed_part_notes(fixed_part) if fixed_part else []
+                    notes = self._fixed_part_notes(fixed_part, self._live.view) if fixed_part else []
                 if notes or added:
                     self._live.append_all(self._append_here([*held, *notes, *added]))
             except _LogMoved:
@@ -333,12 +341,9 @@ class FollowingSession(Generic[HostObject]):
         items: Sequence[HostItem[HostObject]],
         known: Sequence[str],
         fixed_part: FixedPart,
-        branch: BranchStarted | None,
     ) -> list[EventPayload]:
         """What the user typed before the messages that the list still has. Nothing if the user typed something else
         in its place: then the user changed it."""
-        if branch is None or not self.restores_requests:
-            return []
         keys = [item.key for item in items]
         size, last = self._tree.find_rewritten(keys)
         earlier = {*self._tree.list_path(last), *(item.message.id for item in self._live.view.items)}
@@ -367,12 +372,12 @@ class FollowingSession(Generic[HostObject]):
         """The payloads for the end of the log as it is now. If another process appended first, they are not appended
         after its events: these may be the same ones.
         """
-        head, complete = self._live.log.head, _complete(payloads)
+        head = self._live.log.head
 
         def make(first: int) -> Sequence[EventPayload]:
             if self._live.log.head != head:
                 raise _LogMoved
-            return complete(first)
+            return _complete(payloads, first)
 
         return make
 
@@ -406,9 +411,10 @@ class FollowingSession(Generic[HostObject]):
             return None
         places = dict(zip(ids, count(), strict=False))
         unknown = set(later)
-        view_items = [item for item in self._live.view.items if item.message.id not in unknown]
-        covered = self._list_covered(items, places)
-        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(), covered)
+        view = self._live.view
+        view_items = [item for item in view.items if item.message.id not in unknown]
+        covered = _list_covered(view, items, places)
+        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(view), covered)
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
@@ -443,23 +449,27 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         view = self._live.view
+        budget = self._runner.find_budget(view)
         ids = self._match(items)
         assert len(ids) == len(items), "each message of the host is in the log"
-        arrangement = self._arrange(items)
+        arrangement = self._arrange(items, view)
         return FollowedRequest(
             items,
             len(items),
             None if arrangement.is_own_list(len(items)) else arrangement.list_shown(),
-            self._runner.tokens,
+            measure_request(view, budget),
             self._tree.tip,
             self._live.last_request,
             branched,
             new_messages,
-            round(max(0, self._tree.tokens - view.tokens) * self._runner.budget.scale),
+            round(max(0, self._tree.tokens - view.tokens) * budget.scale),
             arrangement.walk.birth,
             ids[-1] if ids else "",
             view_items=view.items,
             view_size=len(view.items),
+            was_edited=view.first_edit_seq > 0,
+            window=self._runner.window,
+            decisions=self._runner.last_decisions,
         )
 
     def list_logged(self, last_id: str, make_host: Callable[[Message], HostObject]) -> list[HostItem[HostObject]]:
@@ -477,9 +487,9 @@ class FollowingSession(Generic[HostObject]):
         self._logged = found
         return found[:]
 
-    def _start_walk(self) -> ThinkingWalk:
+    def _start_walk(self, view: View) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
-        view, adds = self._live.view, self._adds_to_requests
+        adds = self._adds_to_requests
         return ThinkingWalk(
             view,
             binds_prefix=self.binds_prefix,
@@ -504,29 +514,18 @@ class FollowingSession(Generic[HostObject]):
         tree = self._tree
         return self._fixed_is_changed or tree.has_added_tool or tree.has_hidden_calls or tree.has_handoff
 
-    def _arrange(self, items: Sequence[HostItem[HostObject]]) -> "_Arrangement[HostObject]":
+    def _arrange(self, items: Sequence[HostItem[HostObject]], view: View) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
-        view_items, hidden = self._live.view.items, self._tree.hidden
+        view_items, hidden = view.items, self._tree.hidden
         arrangement = self._arrangement
         if arrangement is None or arrangement.view_items is not view_items or arrangement.hidden_count != len(hidden):
-            covered = self._list_covered(items, self._places)
-            arrangement = _Arrangement(view_items, len(hidden), self._start_walk(), covered)
+            covered = _list_covered(view, items, self._places)
+            arrangement = _Arrangement(view_items, len(hidden), self._start_walk(view), covered)
         arrangement.extend(items, self._places, hidden)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
         self._arrangement = arrangement if is_complete else None
         return arrangement
-
-    def _list_covered(
-        self, items: Sequence[HostItem[HostObject]], places: Mapping[str, int]
-    ) -> Sequence[HostItem[HostObject]]:
-        """The host's messages before a compaction by the provider, which does not read them any more.
-
-        They stay as the host sent them. Once the view was edited they are left out: thinking in them may be bound to
-        what was sent then.
-        """
-        view = self._live.view
-        return items[: 0 if view.first_edit_seq else places.get(view.compaction_id, 0)]
 
     def record_reply(
         self,
@@ -544,14 +543,15 @@ class FollowingSession(Generic[HostObject]):
         A `partial` answer is kept, but is not part of the list. `cleared` is how many tokens of the request the
         provider itself left out before the model read it, as it reports them.
         """
+        if reply is None and not usage:
+            return
         with self._lock:
-            if not partial and (cleared or self._live.view.cleared_tokens):
-                head, counted = request.measured
-                own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
-                request = request._replace(measured=(head, max(1, counted - own)))
-                notes = [*notes, ContextCleared(own).pack()]
-            if reply is not None or usage or notes:
-                self._live.append_all(self._make_reply(request, reply, usage, key, notes, partial))
+            # Made again for every attempt: another process may have recorded its own answer to the same request.
+            self._live.append_all(
+                lambda first: _complete(
+                    self._reply_payloads(request, reply, usage, key, notes, partial, cleared), first
+                )
+            )
 
     async def record_reply_async(
         self,
@@ -566,27 +566,9 @@ class FollowingSession(Generic[HostObject]):
     ) -> None:
         """The same for async code."""
         async with self._async_lock:
-            await self.session.call_async(
+            await self._calls.run(
                 self.record_reply, request, reply, usage, key=key, notes=notes, partial=partial, cleared=cleared
             )
-
-    def _make_reply(
-        self,
-        request: FollowedRequest[HostObject],
-        reply: Message | None,
-        usage: Mapping[str, object] | None,
-        key: str,
-        notes: Sequence[NoteAdded],
-        partial: bool,
-    ) -> MakePayloads:
-        """The payloads of a reply, made again for every attempt: another process may have recorded its own answer to
-        the same request, and then this one is not shown.
-        """
-
-        def make(first: int) -> Sequence[EventPayload]:
-            return _complete(self._reply_payloads(request, reply, usage, key, notes, partial))(first)
-
-        return make
 
     def _reply_payloads(
         self,
@@ -596,8 +578,16 @@ class FollowingSession(Generic[HostObject]):
         key: str,
         notes: Sequence[NoteAdded],
         partial: bool,
+        cleared: int,
     ) -> list[EventPayload]:
-        payloads: list[EventPayload] = [*self._runner.list_held_notes()]
+        """The events of a reply. If the conversation has meanwhile gone another way, it is not shown."""
+        view = self._live.view
+        payloads: list[EventPayload] = [*self._runner.list_held_notes(view)]
+        head, counted = request.measured
+        if not partial and (cleared or view.cleared_tokens):
+            own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
+            counted = max(1, counted - own)
+            notes = [*notes, ContextCleared(own).pack()]
         if reply is not None and (partial or request.tip != self._tree.tip):
             kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
             payloads.append(MessageAdded(kept, 0))
@@ -607,8 +597,8 @@ class FollowingSession(Generic[HostObject]):
                 payloads.append(AnswerBirth(request.birth).pack())
             payloads += notes
         if usage:  # that of an answer that compacts is about what the provider made of the request
-            measured = (request.measured[0], 0) if reply and compacts_history(reply) else request.measured
-            payloads += self.session.build_usage_events(usage, measured)
+            size = 0 if reply is not None and compacts_history(reply) else counted
+            payloads += self.session.build_usage_events(usage, (head, size))
         return payloads
 
 
@@ -620,18 +610,25 @@ def _is_encodable(message: Message) -> bool:
     return True
 
 
-def _complete(payloads: Sequence[EventPayload]) -> MakePayloads:
+def _complete(payloads: Sequence[EventPayload], first: int) -> list[EventPayload]:
     """The payloads with the ids that messages get from their places in the log."""
+    return [
+        msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{seq}"))
+        if isinstance(what, MessageAdded)
+        else what
+        for seq, what in enumerate(payloads, first)
+    ]
 
-    def make(first: int) -> list[EventPayload]:
-        return [
-            msgspec.structs.replace(what, message=msgspec.structs.replace(what.message, id=f"m{seq}"))
-            if isinstance(what, MessageAdded)
-            else what
-            for seq, what in enumerate(payloads, first)
-        ]
 
-    return make
+def _list_covered(
+    view: View, items: Sequence[HostItem[HostObject]], places: Mapping[str, int]
+) -> Sequence[HostItem[HostObject]]:
+    """The host's messages before a compaction by the provider, which does not read them any more.
+
+    They stay as the host sent them. Once the view was edited they are left out: thinking in them may be bound to
+    what was sent then.
+    """
+    return items[: 0 if view.first_edit_seq else places.get(view.compaction_id, 0)]
 
 
 class _Arrangement(Generic[HostObject]):

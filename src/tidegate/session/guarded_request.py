@@ -30,7 +30,7 @@ def write_guarded(client: ClientRequest, window: int, following: FollowingSessio
         window = int(window / max(1.0, known.view.scale_by_model.get(known.model, 1.0)))
     with Session(client.host.model, policy=_GUARD_ALONE, window=window, wire=client.dialect) as session:
         followed = FollowingSession[HostUnit](session).prepare(client.items, fixed_part=client.fixed_part)
-        return client.text if followed.is_unchanged else write_request(client, followed, window)
+        return client.text if followed.is_unchanged else write_request(client, followed)
 
 
 def leave_out_bound_thinking(client: ClientRequest, following: FollowingSession[HostUnit], text: bytes) -> bytes:

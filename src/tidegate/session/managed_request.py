@@ -27,11 +27,9 @@ from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.request_check import RequestCheck, find_request_faults
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo, WriteMemo
 from tidegate.wire.splicing.request_text import ListText, RequestText, decode_request
-from tidegate.wire.splicing.shown_units import ShownUnit, show_unit
-from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin
-from tidegate.wire.splicing.write_memo import WriteMemo
+from tidegate.wire.splicing.units import HostRequest, HostUnit, PartOrigin, ShownUnit, show_unit
 from tidegate.wire.validation.faults import RequestFault
 
 _MIN_OUTPUT = 256
@@ -326,7 +324,7 @@ def read_client_request(dialect: str, text: bytes, model: str) -> ClientRequest 
     return ClientRequestReader().read(dialect, text, model)
 
 
-def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], window: int | None) -> bytes:
+def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit]) -> bytes:
     """The bytes to send: the client's own, or these with the edits of the view.
 
     BadRequest if an edited request breaks a rule that the client's own did not break.
@@ -337,9 +335,9 @@ def write_request(client: ClientRequest, followed: FollowedRequest[HostUnit], wi
     elif followed.changed is not None:
         text = write_view(client, followed.shown)
     is_unchanged = text == client.text
-    if window:
+    if followed.window:
         tokens = followed.tokens + _count_longer_names(client.recall_name, text)
-        room = max(window - tokens, _MIN_OUTPUT)
+        room = max(followed.window - tokens, _MIN_OUTPUT)
         limit = get_dialect(client.dialect).output
         if limit.read(client.body) > room:
             text = client.change_head(text, lambda head: limit.lower(head, client.body, room))

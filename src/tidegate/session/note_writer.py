@@ -34,10 +34,9 @@ from tidegate.session.costs import CostQueue
 from tidegate.session.state_notes import NoteModel, NoteQuestion, NoteReport, StateNotes, WriteTask, Written
 from tidegate.session.summaries.model_question import AskModel, ModelAnswer, ModelQuestion, read_block
 from tidegate.session.summaries.prepared import SummaryTask
-from tidegate.wire.answers import parse_reply
+from tidegate.wire.answers import parse_reply, read_compaction_usage, read_usage
 from tidegate.wire.parsing import require_object, to_plain_json
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.usage_report import read_compaction_usage, read_usage
 
 _T = TypeVar("_T")
 _THREAD_NAME: Final = "tidegate-state-note"

@@ -1,12 +1,16 @@
-"""A policy at work on a conversation: the budget, and the runs of the rules.
+"""A policy at work on a conversation: the budget, the runs of its rules, and what providers and users change.
+
+`PolicyRunner` runs the policy. `Recovery` adapts it to what a provider refuses; `SessionRules` are the rules that the
+user gave in the conversation, which no stage removes.
 
 The plan (`core/plan.py`) says what to do as data. Here it is done: effects are run; appends and summary requests
 are yielded to the driver, which waits for the store, and asks a model or takes the deterministic summary.
 """
 
 from collections import Counter as Tally
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -21,22 +25,26 @@ from tidegate.core.budget import (
     note_assumed_window,
 )
 from tidegate.core.edit_check import check_edits
-from tidegate.core.edits import Insert
-from tidegate.core.errors import BadEdit, GiveUp, IgnoredResultWarning, UnknownWindowWarning
+from tidegate.core.edits import Insert, Replace
+from tidegate.core.errors import BadEdit, BadInput, GiveUp, IgnoredResultWarning, UnknownWindowWarning
 from tidegate.core.events import EventPayload, HourWriteReported, NoteAdded, ViewEdited
-from tidegate.core.messages import SUMMARY
+from tidegate.core.ledger.lines import LedgerLine
+from tidegate.core.ledger.writer import PIN, held_rules, without_rule
+from tidegate.core.messages import SUMMARY, Image, Message, Part, Result, Text, user_message
 from tidegate.core.notes import (
     CompactionEnded,
     CompactionStarted,
     RequestOverflowed,
+    RequestWeighed,
     RuleFruitless,
+    SignaturesRefused,
     SummaryFailed,
     SummaryRejected,
     TurnStarted,
     WindowUnknown,
 )
 from tidegate.core.outcome import Effect, Spill, SummaryRequest, make_spill
-from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, run_moment
+from tidegate.core.plan import AskSummary, CommitEdits, Decision, PlanContext, count_token_change, run_moment
 from tidegate.core.policy.policy import Moment, Policy, Rule
 from tidegate.core.stages.repair import describe_ignored_results
 from tidegate.core.stages.summary import render_transcript
@@ -53,6 +61,12 @@ _MAX_RECOVERIES = 2
 _HOUR = 3600.0  # seconds; the longer of the two lifetimes that a usage report tells apart
 _MARGIN = 50
 """One part in so many of the window stays free beside the output that is asked for, for errors of our own count."""
+_REFUSED_SHARES: Final = (0.95, 0.6)
+"""A refusal without a number: the window holds at most this share of the refused request. The second is for the last
+retry.
+"""
+_OMITTED_IMAGE: Final = Text("[image left out: the provider did not take it]")
+_MAX_PIN_CHARS: Final = 1_000
 
 
 class PolicyRunner:
@@ -316,12 +330,11 @@ class PolicyRunner:
     def _pend(self, what: EventPayload | Callable[[int], EventPayload]) -> PendingAppend:
         return PendingAppend(partial(self.live.append, what), partial(self.live.append_async, what))
 
-    def list_held_notes(self) -> list[NoteAdded]:
+    def list_held_notes(self, view: View) -> list[NoteAdded]:
         """With `holds_turn_note`: the note that a turn has begun, to be stored with the next event.
 
         It then takes no commit of its own. If it is lost, the rules for the start of this turn run once more.
         """
-        view = self.live.view
         is_held = view.started_turns < view.total_turns and self._begun_turn == _identify_turn(view)
         return [TurnStarted().pack()] if is_held else []
 
@@ -397,3 +410,155 @@ def _is_idle(moment: Moment, policy: Policy, view: View) -> bool:
     """Whether this moment does nothing: no rules, nothing to repair, and the guard does not run."""
     guarded = moment in ("before_call", "overflow")
     return not (guarded or policy.moments.get(moment) or view.orphans or view.unanswered)
+
+
+# --- adapting to the provider ---------------------------------------------------------------------------------------
+
+
+class Recovery:
+    """Adapts a session to what its provider reports or refuses: `session.recovery`."""
+
+    def __init__(self, runner: PolicyRunner, lower_output: Callable[[int], bool]) -> None:
+        self._runner = runner
+        self._live = runner.live
+        self._lower_output = lower_output
+
+    def set_window(self, tokens: int | None) -> None:
+        """Set the context window, for example after asking the server for it. None: it is not known any more."""
+        if tokens is not None and tokens <= 0:
+            raise BadInput(f"The window is {tokens} tokens.", "Give a positive number.")
+        self._runner.known_window = tokens
+
+    @property
+    def refusals(self) -> int:
+        """How often the request that was prepared last was refused for its length, and made smaller."""
+        return self._runner.refusals
+
+    def learn_limits(self, window: int | None, tokens: int | None = None) -> None:
+        """Take over the window and the request's token count from a provider's refusal, as far as it states them."""
+        if window and (self._runner.known_window is None or window < self._runner.known_window):
+            self._runner.known_window = window
+        if tokens:
+            head, counted = self._live.last_request
+            self._live.append(RequestWeighed(head, counted, self._live.model, tokens).pack())
+
+    def limit_window(self, tokens: int | None) -> None:
+        """Use at most this much of the window, as long as refusals say so. None lifts the limit."""
+        self._runner.learned_window = tokens
+
+    def estimate_refused_window(self) -> int:
+        """The window to assume after the last request was refused for its length by a provider that names no number."""
+        share = _REFUSED_SHARES[min(self.refusals, len(_REFUSED_SHARES) - 1)]
+        request = int(self._runner.tokens * share)
+        reserve = min(self._runner.budget.reserve, request // 3)  # in a smaller window it is a quarter at most
+        return request + max(reserve, self._runner.kept_output)
+
+    def keep_output(self) -> None:
+        """Keep room for all of the output that a host asks for: the provider counts it as a part of the window."""
+        self._runner.keeps_output = True
+
+    def shrink(self) -> list[Decision]:
+        """Everything `overflowed` does except rendering the request."""
+        decisions = run_steps(self._runner.shrink_steps(), None, self._runner.note_summary_failure)
+        self._live.remember_request()
+        return decisions
+
+    def take_back(self, edits: int) -> None:
+        """Undo the newest edits, after a smaller request was refused as well."""
+        for _ in range(edits):
+            self._live.history.undo()
+
+    def lower_output(self, most: int) -> bool:
+        """Ask for at most `most` tokens of output from now on. False if no more than that was asked for."""
+        return self._lower_output(most)
+
+    def omit_images(self) -> int:
+        """Replace the images in the view with a short text. Return how many. `history.undo` restores them."""
+        view = self._live.view
+        removal = _plan_image_removal(view, self._runner.budget.count)
+        if removal.edits:
+            before, why = view.tokens, f"the provider did not take {removal.images} images"
+            self._runner.append_edits(
+                ViewEdited("media", "overflow", "", why, before, before + removal.token_change, removal.edits)
+            )
+        return removal.images
+
+    def discard_signed_reasoning(self) -> None:
+        """Stop sending the reasoning signed so far, because the provider no longer accepts it."""
+        why = "signed thinking so far is left out from now on, because the provider refused or would refuse it"
+        self._live.append(SignaturesRefused(why).pack())
+
+
+class _ImageRemoval(NamedTuple):
+    """The edits that replace every image of a view with a short text, and how many tokens they add (usually < 0)."""
+
+    edits: tuple[Replace, ...]
+    images: int
+    token_change: int
+
+
+def _plan_image_removal(view: View, count: Callable[[Message], int]) -> _ImageRemoval:
+    """Replace the images of a view. The log keeps them, and undo restores them."""
+    edits: list[Replace] = []
+    images = change = 0
+    for item in view.items:
+        found = _count_images(item.message.parts)
+        if found:
+            parts = tuple(map(_replace_images, item.message.parts))
+            tokens = count(Message(item.message.role, parts))
+            edits.append(Replace(item.message.id, parts, tokens))
+            images, change = images + found, change + tokens - item.tokens
+    return _ImageRemoval(tuple(edits), images, change)
+
+
+def _count_images(parts: tuple[Part, ...]) -> int:
+    return sum(_count_images(part.parts) if isinstance(part, Result) else isinstance(part, Image) for part in parts)
+
+
+def _replace_images(part: Part) -> Part:
+    if isinstance(part, Result):
+        inner = tuple(_OMITTED_IMAGE if isinstance(each, Image) else each for each in part.parts)
+        return Result(part.call_id, inner, part.error)
+    return _OMITTED_IMAGE if isinstance(part, Image) else part
+
+
+# --- rules of the user ----------------------------------------------------------------------------------------------
+
+
+class SessionRules:
+    """The user's rules that apply in a session: `session.rules`. Iterating yields each with the id of its message."""
+
+    def __init__(self, runner: PolicyRunner, add_message: Callable[[Message], list[str]]) -> None:
+        self._runner = runner
+        self._add_message = add_message
+
+    def __iter__(self) -> Iterator[LedgerLine]:
+        return iter(held_rules(self._runner.live.view))
+
+    def add(self, text: str) -> str:
+        """Pin a rule: it stays in the view and is never summarized. Return its message id."""
+        text = " ".join(repair_unicode(text).split())
+        if not 0 < len(text) <= _MAX_PIN_CHARS:
+            raise BadInput(
+                f"The rule has {len(text):,} characters.", f"Pin a sentence or two, at most {_MAX_PIN_CHARS:,}."
+            )
+        return self._add_message(user_message(text, PIN))[0]
+
+    def remove(self, text: str) -> bool:
+        """Remove the rule with this text. False if no such rule applies. `history.undo` restores it.
+
+        It is removed from the ledger and the pins, and messages added so far do not establish it again.
+        """
+        self._runner.live.history.refresh()
+        view = self._runner.live.view
+        rule = next((rule for rule in self if rule.text == text), None)
+        if rule is None:
+            return False
+        edits = without_rule(view, rule, self._runner.budget)
+        before, why = view.tokens, f"the user removed a rule of {rule.ident}"
+        failed = self._runner.append_edits(
+            ViewEdited("remove_rule", "manual", "", why, before, before + count_token_change(view, edits), edits)
+        )
+        if failed is not None:
+            raise GiveUp(f"The rule was not removed: {failed}.", "Try again; nothing was changed.")
+        return True

@@ -19,8 +19,8 @@ from tidegate.core.errors import GiveUp, TooSmall
 from tidegate.models.errors.classification import ERROR_CAUSES, ProviderError
 from tidegate.models.window_evidence import OwnCount, WindowEvidence, WindowKey, estimate_accepted, hash_words
 from tidegate.session.following import FollowedRequest, FollowingSession, HostObject
-from tidegate.session.refused_thinking import RefusedThinking, has_thinking_behind_edits
 from tidegate.session.session import Session
+from tidegate.session.signed_thinking import RefusedThinking, has_thinking_behind_edits
 from tidegate.session.smaller_try import (
     CEILING_SHARE,
     TRIED_SHARE,

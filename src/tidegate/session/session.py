@@ -30,11 +30,10 @@ from tidegate.models.token_counters import create_counter
 from tidegate.presets import load
 from tidegate.session.conversation import GivenMessage, LiveConversation, LiveLog
 from tidegate.session.explanation import Explanation
-from tidegate.session.policy_runner import PolicyRunner
+from tidegate.session.policy_runner import PolicyRunner, Recovery, SessionRules
 from tidegate.session.recall import choose_whole_chars
-from tidegate.session.recovery import Recovery
 from tidegate.session.request import Request
-from tidegate.session.rules import SessionRules
+from tidegate.session.serial_calls import SerialCalls
 from tidegate.session.state_notes import NoteModel, StateNotes
 from tidegate.session.storage import SessionStorage
 from tidegate.session.summaries.drivers import (
@@ -59,13 +58,15 @@ _T = TypeVar("_T")
 class SessionParts(NamedTuple):
     """The objects that a session consists of: for the modules which are built on it, as `session/following.py`.
 
-    Programs use the methods of the session. `note_model` notes in the log for which model requests are made.
+    Programs use the methods of the session. `note_model` notes in the log for which model requests are made. `calls`
+    runs the calls of async code, one at a time.
     """
 
     live: LiveLog
     runner: PolicyRunner
     renderer: RequestRenderer
     note_model: Callable[[], None]
+    calls: SerialCalls
 
 
 class Session(LiveConversation):
@@ -363,7 +364,7 @@ class Session(LiveConversation):
     @property
     def parts(self) -> SessionParts:
         """The objects that the session consists of: for modules of tidegate, not for programs."""
-        return SessionParts(self._live, self._runner, self._renderer, self._note_model)
+        return SessionParts(self._live, self._runner, self._renderer, self._note_model, self._calls)
 
     # --- looking --------------------------------------------------------------------------------------------------
 

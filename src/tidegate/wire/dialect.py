@@ -14,10 +14,9 @@ from tidegate.wire.parsing import ParsedRequest
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.rendering.identifiers import map_tool_names
 from tidegate.wire.splicing.call_form import CallForm
+from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.message_form import MessageForm
-from tidegate.wire.splicing.output_limit import OutputLimit
-from tidegate.wire.splicing.read_memo import ReadMemo
-from tidegate.wire.splicing.thinking_option import ThinkingOption
+from tidegate.wire.splicing.options import OutputLimit, ThinkingOption
 from tidegate.wire.splicing.units import HostRequest
 from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import UsageForm

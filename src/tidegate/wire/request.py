@@ -19,7 +19,7 @@ from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject, LayoutBlock, RenderableView, RequestOptions
 from tidegate.wire.rendering.layout import Layout
 from tidegate.wire.request_options import merge_extra_options
-from tidegate.wire.splicing.thinking_option import THINKING_OPTION
+from tidegate.wire.splicing.options import THINKING_OPTION
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.validator import RequestValidator
 

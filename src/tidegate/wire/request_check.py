@@ -3,7 +3,7 @@
 import msgspec
 
 from tidegate.wire.registry import get_dialect
-from tidegate.wire.splicing.read_memo import LastList
+from tidegate.wire.splicing.memo import LastList
 from tidegate.wire.splicing.request_text import RequestText, decode_request
 from tidegate.wire.validation.faults import RequestFault
 from tidegate.wire.validation.validator import RequestValidator

@@ -198,8 +198,10 @@ def _is_signature(text: str, originals: Originals) -> bool:
     """Whether it is a call or a signature of a known name, all of whose parameters are known names, too."""
     match = _CALL.fullmatch(text)
     names = re.findall(r"[A-Za-z_$][\w$]*", text) if match else []
-    return bool(names) and not re.search(r"\d{2}|--", match[1] if match else "") and all(
-        name in originals.words for name in names
+    return (
+        bool(names)
+        and not re.search(r"\d{2}|--", match[1] if match else "")
+        and all(name in originals.words for name in names)
     )
 
 

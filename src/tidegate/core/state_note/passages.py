@@ -129,7 +129,9 @@ class _Room:
         if any(_covers(other.passage, quote.passage) for other in self.quotes):
             return
         neighbors = [other for other in self.quotes if _touches_lines(other, quote)]
-        others = [other for other in self.quotes if other not in neighbors and not _covers(quote.passage, other.passage)]
+        others = [
+            other for other in self.quotes if other not in neighbors and not _covers(quote.passage, other.passage)
+        ]
         place = min((self.quotes.index(other) for other in neighbors), default=len(others))
         joint = _join([*neighbors, quote], self._originals) if neighbors else quote
         left = self._tokens - sum(self._measure(other.passage) for other in others)
@@ -262,9 +264,7 @@ def _restore_span(wanted: WantedPassage, old: NotePassage | None) -> WantedPassa
     )
 
 
-def _quote_newest(
-    wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals, *, is_block: bool
-) -> _Quote | str:
+def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals, *, is_block: bool) -> _Quote | str:
     """The first place. If later edits changed its text, a newer text of that file, or why there is none to quote."""
     quote = _quote(wanted, hits[0], originals, is_block=is_block)
     passage = quote.passage
@@ -293,9 +293,7 @@ def _find_again(quote: _Quote, originals: Originals) -> _Quote | str:
         places = [n for n, text in enumerate(texts) if _plain_line(text) in lines]
         span = places[-1] - places[0] + 1 if places else 0
         if len(places) >= _MIN_SAME_LINES and span <= 2 * _count_lines(passage) + _MAX_GAP:
-            return _Quote(
-                _cite(source, places[0], places[-1], passage.why, passage.find, originals), source
-            )
+            return _Quote(_cite(source, places[0], places[-1], passage.why, passage.find, originals), source)
         if source.is_whole:
             return f"{source.id} has newer text of the whole file {passage.file}, without it"
     return quote

@@ -45,7 +45,9 @@ def find_commits(originals: Originals) -> list[LoggedCommit]:
     return list(commits.values())
 
 
-def add_commits(sections: Mapping[str, str], originals: Originals, tokens: int, counter: TokenCounter) -> dict[str, str]:
+def add_commits(
+    sections: Mapping[str, str], originals: Originals, tokens: int, counter: TokenCounter
+) -> dict[str, str]:
     """The sections, with a line in State for each of the newest commits that they do not name."""
     text = "\n".join(sections.values())
     lines: list[str] = []

@@ -20,7 +20,7 @@ from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.note_writer import NoteRefused, explain_failure, read_answer
 from tidegate.session.session import Session
 from tidegate.session.state_notes import count_answer_tokens
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import read_usage
 
 _UNLIMITED_WINDOW: Final = 10_000_000
 

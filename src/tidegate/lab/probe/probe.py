@@ -32,8 +32,7 @@ from tidegate.models.catalog import compute_model_cost
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.provider import Provider, collect_reply
 from tidegate.session.session import Session
-from tidegate.wire.answers import parse_reply
-from tidegate.wire.usage_report import read_usage
+from tidegate.wire.answers import parse_reply, read_usage
 
 QuestionKind = Literal["port", "value", "failed test", "forbidden", "parameters"]
 _Json = Mapping[str, Any]

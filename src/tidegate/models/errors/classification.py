@@ -17,8 +17,8 @@ from tidegate.models.errors.numbers import ErrorNumbers, extract_numbers
 from tidegate.models.errors.quotations import SIZE_KINDS, remove_quotations
 from tidegate.models.errors.rows import ErrorKind
 from tidegate.models.errors.table import STATUS_KINDS, STOP_KINDS, WRAPPER_ALONE, match_error
+from tidegate.wire.answers import read_usage
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.usage_report import read_usage
 
 MAX_SHOWN_CHARS: Final = 300
 _STATUS_IN_TEXT: Final = re.compile(

@@ -19,8 +19,7 @@ from tidegate import __version__
 from tidegate.core.errors import TidegateError
 from tidegate.core.notes import ModelNote
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.gateway.client_answer import ClientAnswer
-from tidegate.gateway.http_body import RawHeaders
+from tidegate.gateway.http_messages import ClientAnswer, RawHeaders
 from tidegate.gateway.page import PageRequest, SessionActivity
 from tidegate.gateway.settings import GatewaySettings
 from tidegate.models.catalog import ModelInfo, find_window

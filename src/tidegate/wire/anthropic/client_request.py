@@ -10,7 +10,7 @@ from tidegate.core.text.client_texts import mark_client_texts
 from tidegate.wire.anthropic.parse import FAMILY, read_assistant_part, read_tool, read_user_part
 from tidegate.wire.parsing import encode_json_text, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.units import (
     STORED_REASON,
     HostRequest,

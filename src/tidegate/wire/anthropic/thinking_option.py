@@ -4,8 +4,8 @@ import msgspec
 
 from tidegate.wire.anthropic.models import accepts_block_binding
 from tidegate.wire.rendering.blocks import JsonObject
+from tidegate.wire.splicing.options import THINKING_OPTION, ThinkingOption
 from tidegate.wire.splicing.spans import find_members, rebuild_array, remove_member, replace_value
-from tidegate.wire.splicing.thinking_option import THINKING_OPTION, ThinkingOption
 
 _MIN_BUDGET = 1024
 

@@ -11,7 +11,7 @@ from tidegate.wire.gemini.field_names import get_field
 from tidegate.wire.gemini.parse import FAMILY, read_model_part, read_response, read_tools, read_user_part
 from tidegate.wire.parsing import encode_json_text
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.units import (
     REPEATED,
     HostRequest,

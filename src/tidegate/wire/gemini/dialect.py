@@ -19,7 +19,7 @@ from tidegate.wire.gemini.render import (
 )
 from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
 from tidegate.wire.gemini.validate import GeminiValidator
-from tidegate.wire.splicing.output_limit import OutputLimit
+from tidegate.wire.splicing.options import OutputLimit
 from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import UsageForm, read_count
 from tidegate.wire.validation.faults import ValidationProfile

@@ -7,7 +7,7 @@ from tidegate.core.messages import Message, Part, Thinking
 from tidegate.wire.openai_chat.parse import FAMILY, parse_message, read_part, read_tool
 from tidegate.wire.parsing import encode_json_text, join_text_parts
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.units import (
     HostRequest,
     HostUnit,

@@ -11,7 +11,7 @@ from tidegate.wire.openai_responses.parse import FAMILY, parse_message, read_par
 from tidegate.wire.openai_responses.stored_state import read_previous_id
 from tidegate.wire.parsing import encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.units import (
     STORED_REASON,
     WHOLE,

@@ -12,9 +12,8 @@ from tidegate.wire.splicing.call_form import CallForm
 from tidegate.wire.splicing.hidden_answers import HiddenAnswer, PlacedPart, arrange_parts
 from tidegate.wire.splicing.message_form import MessageForm
 from tidegate.wire.splicing.request_text import ItemTexts, OutputItem
-from tidegate.wire.splicing.shown_units import ShownUnit
 from tidegate.wire.splicing.spans import find_members, remove_member, replace_value
-from tidegate.wire.splicing.units import HostUnit
+from tidegate.wire.splicing.units import HostUnit, ShownUnit
 
 _encode = msgspec.json.encode
 

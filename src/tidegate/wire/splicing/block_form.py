@@ -12,9 +12,8 @@ from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult, PlacedPart, arrange_parts
 from tidegate.wire.splicing.message_form import MessageForm, join_result_text, list_blocks
 from tidegate.wire.splicing.request_text import ItemTexts, OutputItem
-from tidegate.wire.splicing.shown_units import ShownUnit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
-from tidegate.wire.splicing.units import HostUnit
+from tidegate.wire.splicing.units import HostUnit, ShownUnit
 
 _encode = msgspec.json.encode
 

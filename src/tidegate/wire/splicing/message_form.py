@@ -31,11 +31,10 @@ from tidegate.wire.parsing import decode_object
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.rendering.layout import FIRST_USER_FILLER, NO_OUTPUT_TEXT
 from tidegate.wire.splicing.hidden_answers import HiddenAnswer, HiddenResult
+from tidegate.wire.splicing.memo import WriteMemo
 from tidegate.wire.splicing.request_text import ItemSpans, ItemTexts, OutputItem, find_items, join_items, join_list
-from tidegate.wire.splicing.shown_units import ShownUnit, move_to_first_place, show_unit
 from tidegate.wire.splicing.spans import find_elements, find_members, rebuild_array, replace_value
-from tidegate.wire.splicing.units import HostRequest, HostUnit
-from tidegate.wire.splicing.write_memo import WriteMemo
+from tidegate.wire.splicing.units import HostRequest, HostUnit, ShownUnit, move_to_first_place, show_unit
 
 _encode = msgspec.json.encode
 

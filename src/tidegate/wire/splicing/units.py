@@ -1,6 +1,6 @@
-"""The messages of a client's request, read so that each can be found again in the client's bytes.
+"""The messages of a client's request, and of a view that takes its place, with their places in the client's bytes.
 
-Unlike the parsers of the dialects, this reader refuses nothing: content that the engine does not know becomes an
+Unlike the parsers of the dialects, the readers refuse nothing: content that the engine does not know becomes an
 opaque part. It is counted, and it is kept whole or left out whole, never cut inside. Texts that the client added to
 those of the user are marked (`core/text/client_texts.py`).
 """
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 
 from tidegate.core.errors import BadInput
-from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Image, Message, Part, Text, Tool
+from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Image, Message, Part, Text, Thinking, Tool
 from tidegate.core.text.client_texts import mark_client_texts, mark_texts_beside_results
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.read_memo import ReadMemo
+from tidegate.wire.splicing.memo import ReadMemo
 
 REPEATED: Final = object()
 """Stands for a block that says the same as another one of its item. It belongs to no unit, and no view has it."""
@@ -196,3 +196,36 @@ class ReadRequest(Protocol):
     """The reader of a dialect. With the `memo` of the client's last request it reads only what is new."""
 
     def __call__(self, body: JsonObject, memo: ReadMemo | None = None) -> HostRequest: ...
+
+
+# --- units of a view ------------------------------------------------------------------------------------------------
+
+
+class ShownUnit(NamedTuple):
+    """One item of a view. `unit` is None for a message of the engine; `message` is None if the unit is kept as it is.
+
+    Without `signed`, what the provider signed is left out where it would be refused. `kept_place` is the place of the
+    client's item that is sent as it is; -1 if the unit is not an item, or is edited. `show_unit` finds it.
+    """
+
+    unit: HostUnit | None
+    message: Message | None
+    signed: bool
+    kept_place: int
+
+
+def show_unit(unit: HostUnit | None, message: Message | None, signed: bool = True) -> ShownUnit:
+    """An item of a view."""
+    kept_place = -1
+    if unit is not None and message is None and unit.is_whole:
+        first, last = unit.origins[0].item, unit.origins[-1].item
+        is_sent = signed or Thinking not in map(type, unit.message.parts)
+        kept_place = first if is_sent and first == last else -1
+    return ShownUnit(unit, message, signed, kept_place)
+
+
+def move_to_first_place(unit: HostUnit | None) -> HostUnit | None:
+    """The unit with the first item of the list as its own."""
+    if unit is None:
+        return None
+    return msgspec.structs.replace(unit, origins=tuple(origin._replace(item=0) for origin in unit.origins))
