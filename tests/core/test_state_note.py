@@ -8,10 +8,12 @@ from tidegate.core.messages import Call, Message, Result, Text, text_of, user_me
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.check import check_line, check_sections, keep_overruled
+from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_note
 from tidegate.core.state_note.note import HEADINGS, merge_sections, read_changes
-from tidegate.core.state_note.originals import Originals
-from tidegate.core.state_note.passages import WantedPassage, quote_passages
+from tidegate.core.state_note.originals import Originals, list_sources
+from tidegate.core.state_note.passages import WantedPassage, is_newer_text, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note
+from tidegate.core.state_note.upkeep import FAILED, add_commits, keep_failures, list_names_to_define
 from tidegate.core.tokens.counting import CharsPerToken
 
 COUNTER = CharsPerToken(4)
@@ -198,7 +200,7 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
         return changed, result("m11", "m10", "ok")
 
     wanted = WantedPassage("def step_3()", after=8, id="m3")
-    ((touched,), _) = quote(wanted, more=edit("def step_5(): return 35"))
+    ((touched,), _) = quote(wanted, more=edit("def step_5(): return 35\nelsewhere"))
     assert touched.changed_in == ("m10",)
     assert "CHANGED LATER by m10" in render_passage(touched)
     ((untouched,), _) = quote(wanted, more=edit("def step_30(): return 210"))
@@ -208,13 +210,14 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
 
 
 @pytest.mark.parametrize(
-    ("line", "changed_in"), [("def step_5(): return 35", ("m10",)), ("def step_30(): return 210", ())]
+    ("line", "edited_in"), [("def step_5(): return 35", ("m10",)), ("def step_30(): return 210", ())]
 )
-def test_a_patch_changes_a_passage_with_its_lines_only(line: str, changed_in: tuple[str, ...]) -> None:
+def test_a_patch_is_applied_to_a_passage_with_its_lines_only(line: str, edited_in: tuple[str, ...]) -> None:
     patch = f"*** Begin Patch\n*** Update File: parser.py\n@@\n-{line}\n+pass\n*** End Patch"
     more = (call("m10", "apply_patch", input=patch), result("m11", "m10", "Done!"))
     ((passage,), _) = quote(WantedPassage("def step_3()", after=8, id="m3"), more=more)
-    assert passage.changed_in == changed_in
+    assert (passage.id, passage.changed_in, passage.edited_in) == ("m3", (), edited_in)
+    assert ("pass" in passage.text) == bool(edited_in)
 
 
 def test_the_model_is_told_what_was_not_found_or_cut() -> None:
@@ -276,13 +279,16 @@ def test_newer_text_of_the_file_is_quoted_instead_of_a_stale_passage() -> None:
     """Also if the model names the message with the old text."""
     again = (call("m11", "Read", file_path="src/parser.py"), result("m12", "m11", EDITED))
     wanted = [WantedPassage("def step_3()", before=2, after=2, id="m3")]
-    stale = quote_passages(wanted, originals(EDIT, result("m10", "m9", "done")), 5_000, COUNTER).passages[0]
-    assert (stale.id, stale.changed_in) == ("m3", ("m9",))
+    applied = quote_passages(wanted, originals(EDIT, result("m10", "m9", "done")), 5_000, COUNTER).passages[0]
+    assert (applied.id, applied.changed_in, applied.edited_in) == ("m3", (), ("m9",))
+    assert applied.text.split("\n")[2] == "x = 1"
+    assert "as it is AFTER THE EDITS of m9]" in render_passage(applied)
     newer = quote_passages(wanted, originals(EDIT, result("m10", "m9", "done"), *again), 5_000, COUNTER).passages[0]
     assert (newer.id, newer.changed_in) == ("m12", ())
     assert "def step_3(): return 22" in newer.text
-    before = Originals((*LOG[:2], result("m3", "m2", SOURCE), EDIT))
-    assert quote_passages(wanted, before, 5_000, COUNTER).passages[0].changed_in == ("m9",)
+    unclear = call("m9", "Edit", file_path="src/parser.py", old_string="def step_3(): return 21\nx", new_string="x = 1")
+    stale = quote_passages(wanted, originals(unclear, result("m10", "m9", "done")), 5_000, COUNTER).passages[0]
+    assert (stale.id, stale.changed_in, stale.edited_in) == ("m3", ("m9",), ())
 
 
 def test_a_passage_named_by_its_text_alone_keeps_its_lines() -> None:
@@ -303,3 +309,141 @@ def test_the_words_of_a_call_can_be_quoted() -> None:
     grep = call("m9", "Bash", command="grep -rn 'def step_3(): return 21' src --include=*.py")
     found = quote_passages([WantedPassage("def step_3(): return 21")], originals(grep), 5_000, COUNTER).passages[0]
     assert found.id != "m9"
+
+
+GO = """package cache
+
+// Get reads a value.
+func (c *Cache) Get(key string) string {
+	if value, ok := c.values[key]; ok {
+		return value
+	}
+	return c.load(key)
+}
+
+// load asks the store.
+func (c *Cache) load(key string) string {
+	return c.store.Read(key)
+}
+"""
+GUIDE = "# Guide\nabout\n## Release\nrun make release\n\n### Tags\nsign them\n## Style\nplain"
+
+
+def read_files(*texts: tuple[str, str]) -> tuple[Message, ...]:
+    messages: list[Message] = []
+    for number, (path, text) in enumerate(texts):
+        ask = f"m{20 + 2 * number}"
+        messages += [call(ask, "Read", file_path=path), result(f"m{21 + 2 * number}", ask, text)]
+    return tuple(messages)
+
+
+@pytest.mark.parametrize(
+    ("find", "first", "last"),
+    [("return c.load(key)", 3, 9), ("func (c *Cache) load(", 11, 14), ("run make release", 3, 7), ("## Style", 8, 9)],
+)
+def test_a_line_alone_quotes_the_function_or_section_around_it(find: str, first: int, last: int) -> None:
+    more = read_files(("cache/cache.go", GO), ("GUIDE.md", GUIDE))
+    ((passage,), told) = quote(WantedPassage(find), more=more)
+    assert (passage.first_line, passage.last_line, told) == (first, last, "")
+    lines = "\n".join(f"{n}→{line}" for n, line in enumerate(GO.split("\n"), 1))
+    numbers = read_files(("cache/cache.go", lines), ("GUIDE.md", GUIDE))
+    ((passage,), _) = quote(WantedPassage(find), more=numbers)
+    assert (passage.first_line, passage.last_line) == (first, last)
+
+
+def test_passages_of_one_text_that_overlap_become_one() -> None:
+    more = read_files(("cache/cache.go", GO))
+    wanted = (WantedPassage("if value, ok", "reads", 1, 3), WantedPassage("return c.load(key)", "calls", 2, 2))
+    ((passage,), _) = quote(*wanted, more=more)
+    assert (passage.first_line, passage.last_line, passage.why) == (4, 10, "reads; calls")
+
+
+def test_in_the_room_that_is_left_passages_grow_and_definitions_follow() -> None:
+    known = originals(*read_files(("cache/cache.go", GO)))
+    wanted = [WantedPassage("if value, ok", before=0, after=3)]
+    found = quote_passages(wanted, known, 1_000, COUNTER, names=["load", "nowhere"], share=1_000).passages
+    assert [(each.first_line, each.last_line) for each in found] == [(3, 9), (11, 14)]
+    short = quote_passages(wanted, known, 1_000, COUNTER, names=["load"], share=60).passages
+    assert [(each.first_line, each.last_line) for each in short] == [(5, 8)]
+
+
+def test_edits_are_applied_to_what_was_read_before_and_what_is_unclear_is_not() -> None:
+    """The whole function as it is now, not the fragment that the edit wrote."""
+    more = read_files(("cache/cache.go", GO))
+    edit = call(
+        "m30", "Edit", file_path="cache/cache.go", old_string="c.store.Read(key)", new_string="c.disk.Read(key)"
+    )
+    done = result("m31", "m30", "ok")
+    ((passage,), _) = quote(WantedPassage("c.disk.Read"), more=(*more, edit, done))
+    assert (passage.id, passage.edited_in, passage.first_line) == ("m21", ("m30",), 11)
+    assert "return c.disk.Read(key)\n}" in passage.text
+    failed = result("m31", "m30", "no match", error=True)
+    ((passage,), _) = quote(WantedPassage("func (c *Cache) load("), more=(*more, edit, failed))
+    assert "c.store.Read" in passage.text
+    sed = call("m32", "Bash", command="sed -i s/Read/Load/ cache/cache.go")
+    ((passage,), _) = quote(
+        WantedPassage("func (c *Cache) load("), more=(*more, edit, done, sed, result("m33", "m32", ""))
+    )
+    assert (passage.changed_in, passage.edited_in) == (("m30",), ())
+
+
+def test_a_passage_is_left_out_if_the_whole_file_was_written_without_it() -> None:
+    write = call(
+        "m30", "Write", file_path="cache/cache.go", content="package cache\n\nvar Values = map[string]string{}\n"
+    )
+    more = (*read_files(("cache/cache.go", GO)), write, result("m31", "m30", "ok"))
+    found, told = quote(WantedPassage("return c.load(key)"), more=more)
+    assert found == ()
+    assert "m30 has newer text of the whole file" in told
+    note_passage = quote_passages([WantedPassage("return c.load(key)")], originals(*more[:2]), 1_000, COUNTER).passages[
+        0
+    ]
+    assert [is_newer_text(source, note_passage) for source in list_sources(more[2:])] == [True, False]
+
+
+def test_forgetting_an_edit_removes_the_passages_with_its_text() -> None:
+    passage = NotePassage("", "a", "m3", "Read x", "x", 1, 4, 4, "zebra", edited_in=("m9",))
+    note = StateNote("m9", {"State": "- b"}, passages=(passage,))
+    assert "zebra" not in forget_in_note(note.write_text(), ["m9"])
+    assert "zebra" in forget_in_note(note.write_text(), ["m8"])
+    shown = render_state_note(note, [passage])
+    assert "zebra" not in text_of(forget_in_shown_note(shown, ["m9"]))
+    assert "zebra" in text_of(forget_in_shown_note(shown, ["m8"]))
+
+
+def test_the_program_adds_commits_of_which_only_the_newest_of_each_counts() -> None:
+    more = (
+        call("m20", "Bash", command="git commit -m one"),
+        result("m21", "m20", "[main abc1234] fix: one\n 1 file changed"),
+        call("m22", "Bash", command="git commit --amend"),
+        result("m23", "m22", "[main def5678] fix: one\n 1 file changed"),
+        call("m24", "Bash", command="git commit -m two"),
+        result("m25", "m24", "[main 0123abc] fix: two"),
+    )
+    sections = add_commits({"State": "- done in 0123abc [m25]"}, originals(*more), 100, COUNTER)
+    assert sections == {"State": "- done in 0123abc [m25]\n- committed on main: def5678 fix: one [m23]"}
+    assert check_line("- committed on main: def5678 fix: one [m23]", HEADINGS[1], originals(*more)).faults == ()
+
+
+def test_failed_attempts_that_an_update_leaves_out_stay_while_there_is_room() -> None:
+    old = "- `make` failed: no rule [m3]\n- (not true) 99 (not found in the log: 99)\n- the cache was cold [m5]"
+    kept = keep_failures({FAILED: old}, {FAILED: "- the cache was cold at first [m5]"}, 100, COUNTER)
+    assert kept[FAILED] == "- `make` failed: no rule [m3]\n- the cache was cold at first [m5]"
+    assert keep_failures({FAILED: old}, {"State": "- a"}, 3, COUNTER) == {"State": "- a"}
+
+
+def test_names_are_read_from_work_that_is_not_done() -> None:
+    state = "- Done: `parse_one` [m3]\n- Remaining: 1. edit `Cache.load()` and `captureDiff(cwd)` in `a/b.go`"
+    assert list_names_to_define({"State": state}) == ["load", "captureDiff"]
+
+
+def test_signatures_with_known_names_and_counted_lines_hold() -> None:
+    more = (
+        call("m20", "Read", file_path="git.ts"),
+        result("m21", "m20", "export function captureGitDiff(dir: string) {\n  const cwd = dir;\n" + "x\n" * 40),
+    )
+    known = originals(*more)
+    assert check_line("- `captureGitDiff(cwd)` is called [m21]", HEADINGS[4], known).faults == ()
+    assert check_line("- `captureGitDiff(folder)` is called [m21]", HEADINGS[4], known).faults
+    assert check_line("- the read gave 42 lines [m21]", HEADINGS[4], known).faults == ()
+    assert check_line("- the read gave 47 lines [m21]", HEADINGS[4], known).faults

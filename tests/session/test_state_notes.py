@@ -1,5 +1,6 @@
 """State notes in a session: when one is due, what is asked, and what the sweep leaves (docs/state-notes.md)."""
 
+import json
 import re
 
 import pytest
@@ -367,3 +368,38 @@ def test_an_overflow_keeps_the_last_note() -> None:
     shown = note_message(session)
     assert shown is not None
     assert "- reading on" in text_of(shown)
+
+
+def test_old_text_of_a_file_is_not_shown_beside_its_newer_text() -> None:
+    """The file is written anew between the note and the sweep, so that the newest messages show it whole."""
+    session = make_session()
+    notes = begin(session)
+    add_work(session, 0, lines=20)
+    number = fill(session, notes, 1)
+    wanted = [{"find": "def step_0_3()", "before": 2, "after": 6}, {"find": "def step_1_3()", "before": 2, "after": 6}]
+    report = take(notes, write_answer(wanted, state="- `src/part_0.py` was read [m4]"))
+    assert report.note is not None
+    assert [each.file for each in report.note.passages] == ["src/part_0.py", "src/part_1.py"]
+    content = "def step_0_3():\n    return 3\n"
+    arguments = json.dumps({"file_path": "src/part_0.py", "content": content})
+    call = {"id": "call_w", "type": "function", "function": {"name": "Write", "arguments": arguments}}
+    session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.add({"role": "tool", "tool_call_id": "call_w", "content": "ok"})
+    assert fill_until_sweep(session, number) == "note_sweep"
+    message = note_message(session)
+    assert message is not None
+    assert "src/part_1.py" in text_of(message)
+    assert "def step_0_4" not in text_of(message)
+
+
+def test_an_update_may_write_as_much_as_the_note_has_room_for() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer(state="- begun"))
+    assert fill_until_sweep(session, number) == "note_sweep"
+    fill(session, notes, number + 40)
+    question = notes.make_question()
+    assert question is not None
+    assert "with what stays of your last note, which has 4" in question.task.instruction
+    assert question.max_tokens > question.task.limits.note

@@ -298,6 +298,8 @@ class ModelNote(JsonNote, frozen=True, omit_defaults=True):
 class NotePassage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Lines `first_line` to `last_line` of a message, word for word. `changed_in` are later edits of that text.
 
+    With `edited_in`, these are lines of the file after the edits of these messages.
+
     `find` is what the model searched for, and `why` what it needs the lines for.
     """
 
@@ -311,6 +313,7 @@ class NotePassage(msgspec.Struct, frozen=True, omit_defaults=True):
     lines: int
     text: str
     changed_in: tuple[str, ...] = ()
+    edited_in: tuple[str, ...] = ()
 
 
 class AskedRange(msgspec.Struct, frozen=True):

@@ -1,5 +1,6 @@
 """Removal of a message's content from state notes: passages of it, and lines that cite it."""
 
+import re
 from collections.abc import Collection
 
 import msgspec
@@ -7,6 +8,7 @@ import msgspec
 from tidegate.core.messages import Message, Text
 from tidegate.core.notes import StateNote
 from tidegate.core.state_note.check import list_cited_ids
+from tidegate.core.state_note.rendering import EDITED_IN
 from tidegate.core.thinking_walk import seq_of_id
 
 _FORGOTTEN = "[forgotten]"
@@ -18,7 +20,7 @@ def forget_in_note(text: str, ids: Collection[str]) -> str:
     if note is None:
         return text
     sections = {heading: _forget_lines(body, ids) for heading, body in note.sections.items()}
-    passages = tuple(passage for passage in note.passages if passage.id not in ids)
+    passages = tuple(each for each in note.passages if not {each.id, *each.edited_in} & set(ids))
     is_covered = note.block is not None and any(0 < seq_of_id(ident) <= note.horizon_seq for ident in ids)
     if sections == note.sections and passages == note.passages and not is_covered:
         return text
@@ -37,10 +39,17 @@ def forget_in_shown_note(message: Message, ids: Collection[str]) -> Message:
 
 
 def _forget_text(part: Text, ids: Collection[str]) -> Text:
-    if any(part.text.startswith(f"[{ident}, ") for ident in ids):
+    if any(part.text.startswith(f"[{ident}, ") for ident in ids) or _has_edit_of(part.text, ids):
         return Text(_FORGOTTEN)
     text = _forget_lines(part.text, ids) if part.text.startswith("[State of the work") else part.text
     return part if text == part.text else Text(text)
+
+
+def _has_edit_of(text: str, ids: Collection[str]) -> bool:
+    """Whether it is a passage with the text of an edit by one of these messages."""
+    heading = text.partition("\n")[0]
+    edits = heading.rpartition(EDITED_IN)[2] if EDITED_IN in heading and heading.startswith("[m") else ""
+    return not set(re.findall(r"m\d+", edits)).isdisjoint(ids)
 
 
 def _forget_lines(text: str, ids: Collection[str]) -> str:

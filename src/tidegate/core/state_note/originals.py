@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.state_note.file_edits import FileEdit, apply_edits, list_edits
 from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.text.rule_text import rule_text
 from tidegate.core.text.tool_calls import (
@@ -37,7 +38,7 @@ class SourceText(NamedTuple):
 
     `source` is what people read: the tool with its file or command, or the author. `shows_file`: it is the content of
     a file, or a part of it, `is_whole`: all of it. `is_brief`: a short argument of a call, which is quoted only if
-    nothing else has the text.
+    nothing else has the text. `edits` are those that were applied to it, where it is no longer as the message has it.
     """
 
     id: str
@@ -47,6 +48,7 @@ class SourceText(NamedTuple):
     shows_file: bool = False
     is_brief: bool = False
     is_whole: bool = False
+    edits: tuple[FileEdit, ...] = ()
 
 
 class LoggedFileChange(NamedTuple):
@@ -65,6 +67,7 @@ class Originals:
         self.messages = [message for message in messages if message.agent_visible]
         self._by_id = {message.id: message for message in self.messages}
         self._groups = _list_groups(self.messages)
+        self._updates: dict[SourceText, SourceText | None] = {}
 
     def __contains__(self, ident: str) -> bool:
         return ident in self._by_id
@@ -126,10 +129,64 @@ class Originals:
 
     @cached_property
     def changes(self) -> list[LoggedFileChange]:
-        failed = {
-            result.call_id for message in self.messages if (result := result_of(message)) is not None and result.error
+        return [change for message in self.messages for change in changes_of(message, self._failures)]
+
+    @cached_property
+    def _failures(self) -> frozenset[str]:
+        """The ids of the calls that failed."""
+        results = filter(None, map(result_of, self.messages))
+        return frozenset(result.call_id for result in results if result.error)
+
+    @cached_property
+    def _edits(self) -> dict[str, list[FileEdit]]:
+        return {
+            message.id: [
+                edit
+                for call in calls_of(message)
+                if call.id not in self._failures
+                for edit in list_edits(message.id, call, find_call_path(call))
+            ]
+            for message in self.messages
         }
-        return [change for message in self.messages for change in changes_of(message, failed)]
+
+    @cached_property
+    def _shell_changes(self) -> list[tuple[str, str]]:
+        """The messages with commands that write to files, with these files: what they wrote is not in the log."""
+        calls = [(message.id, call) for message in self.messages for call in calls_of(message) if find_command(call)]
+        return [(ident, path) for ident, call in calls for path in changed_paths_of(call) if path]
+
+    def update_source(self, source: SourceText) -> SourceText | None:
+        """A text of a file with the edits that came after it; None if one of them is unclear, or there is none."""
+        if source not in self._updates:
+            self._updates[source] = self._update_source(source)
+        return self._updates[source]
+
+    def _update_source(self, source: SourceText) -> SourceText | None:
+        later = [
+            change
+            for change in self.changes
+            if is_after(change.id, source.id) and is_same_file(change.file, source.file)
+        ]
+        commands = [ident for ident, path in self._shell_changes if is_same_file(path, source.file)]
+        if not all(change.old for change in later) or any(is_after(ident, source.id) for ident in commands):
+            return None
+        idents = dict.fromkeys(change.id for change in later)
+        edits = [each for ident in idents for each in self._edits[ident] if is_same_file(each.file, source.file)]
+        if not set(idents) <= {edit.id for edit in edits}:
+            return None
+        text = apply_edits(source.text, edits) if edits else None
+        return None if text is None else source._replace(text=text, edits=tuple(edits))
+
+
+def is_same_file(one: str, other: str) -> bool:
+    """Whether two paths may be of one file: from different folders, one is the end of the other."""
+    parts, other_parts = _split_path(one), _split_path(other)
+    length = min(len(parts), len(other_parts))
+    return length > 0 and parts[-length:] == other_parts[-length:]
+
+
+def _split_path(path: str) -> list[str]:
+    return [part for part in path.replace("\\", "/").split("/") if part not in ("", ".", "..")]
 
 
 def fold_space(text: str) -> str:

@@ -13,7 +13,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from tidegate.core.notes import NotePassage
-from tidegate.core.state_note.originals import LoggedFileChange, Originals, SourceText, fold_space, is_after
+from tidegate.core.state_note.originals import (
+    LoggedFileChange,
+    Originals,
+    SourceText,
+    fold_space,
+    is_after,
+    is_same_file,
+)
 from tidegate.core.state_note.text_block import find_block, is_definition, is_definition_block, strip_line_numbers
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter
@@ -87,7 +94,7 @@ def quote_passages(
             continue
         if len(hits) > _MANY_PLACES:
             room.feedback.append(f'"{name}" is at {len(hits):,} places; quoted was the one in {hits[0].source.id}')
-        quote = _quote_newest(_restore_span(each, old), hits, originals, is_block=old is None)
+        quote = _quote_newest(_restore_span(each, old), hits, originals, is_block=old is None or bool(old.edited_in))
         if isinstance(quote, str):
             room.feedback.append(f'"{name}" was left out: {quote}')
         else:
@@ -210,8 +217,11 @@ def _shows_lines(one: NotePassage, other: NotePassage) -> bool:
 def _find_definition(name: str, originals: Originals) -> _Quote | None:
     """The newest text of a file that defines a name, with its whole definition."""
     word = re.compile(rf"(?<![\w.$]){re.escape(name)}(?![\w$])")
-    for source in reversed(originals.sources):
-        if not source.file or source.is_brief or name not in source.text or _PROSE.search(source.file):
+    for origin in reversed(originals.sources):
+        if not origin.file or origin.is_brief or _PROSE.search(origin.file):
+            continue
+        source = (originals.update_source(origin) if origin.shows_file else None) or origin
+        if name not in source.text:
             continue
         lines = source.text.split("\n")
         plain = strip_line_numbers(lines)
@@ -255,7 +265,7 @@ def _covers(one: NotePassage, other: NotePassage) -> bool:
 
 def _restore_span(wanted: WantedPassage, old: NotePassage | None) -> WantedPassage:
     """A passage that is named again without its lines, with those that it had."""
-    if wanted.before or wanted.after or old is None:
+    if wanted.before or wanted.after or old is None or old.edited_in:
         return wanted
     lines = old.text.split("\n")
     at = next((n for n, line in enumerate(lines) if wanted.find.strip() in line), 0)
@@ -268,6 +278,12 @@ def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Origin
     """The first place. If later edits changed its text, a newer text of that file, or why there is none to quote."""
     quote = _quote(wanted, hits[0], originals, is_block=is_block)
     passage = quote.passage
+    is_part = bool(passage.file) and not (hits[0].source.shows_file or hits[0].source.is_brief)
+    if not passage.changed_in and not is_part:
+        return quote
+    current = _quote_current(wanted, quote, originals, is_block=is_block)
+    if current is not None:
+        return current
     if not passage.changed_in:
         return quote
     for hit in hits:
@@ -279,22 +295,41 @@ def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Origin
     return _find_again(quote, originals)
 
 
+def _quote_current(wanted: WantedPassage, quote: _Quote, originals: Originals, *, is_block: bool) -> _Quote | None:
+    """The place in the file as it is after the edits of the log; None if that is not known, or does not have it."""
+    needle = wanted.find.strip("\r\n")
+    for source in reversed(originals.sources):
+        if not source.shows_file or not is_same_file(source.file, quote.passage.file):
+            continue
+        current = originals.update_source(source)
+        at = current.text.find(needle) if current is not None else -1
+        if current is None or at < 0:
+            continue
+        hit = _Hit(current, current.text.count("\n", 0, at))
+        newer = _quote(wanted, hit, originals, is_block=is_block)
+        return newer if newer.passage.edited_in else None
+    return None
+
+
 def _find_again(quote: _Quote, originals: Originals) -> _Quote | str:
     """The lines of a passage that was changed, in the newest text of its file, by those that are still there."""
     passage = quote.passage
     lines = list_plain_lines(passage.text)
     last_change = max(passage.changed_in, key=seq_of_id)
     for source in reversed(originals.sources):
-        if not is_after(source.id, passage.id) or not is_same_file(source.file, passage.file):
+        if not source.shows_file or not is_same_file(source.file, passage.file):
             continue
-        if not (source.shows_file or source.is_whole) or is_after(last_change, source.id):
+        current = originals.update_source(source)
+        if current is None and is_after(last_change, source.id):
             continue
-        texts = source.text.split("\n")
+        current = current or source
+        texts = current.text.split("\n")
         places = [n for n, text in enumerate(texts) if _plain_line(text) in lines]
         span = places[-1] - places[0] + 1 if places else 0
         if len(places) >= _MIN_SAME_LINES and span <= 2 * _count_lines(passage) + _MAX_GAP:
-            return _Quote(_cite(source, places[0], places[-1], passage.why, passage.find, originals), source)
-        if source.is_whole:
+            newer = _cite(current, places[0], places[-1], passage.why, passage.find, originals)
+            return _Quote(newer, current)
+        if source.is_whole and is_after(source.id, passage.id):
             return f"{source.id} has newer text of the whole file {passage.file}, without it"
     return quote
 
@@ -307,6 +342,8 @@ def _find(wanted: WantedPassage, originals: Originals) -> list[_Hit]:
         hits = _find_lines(_LINE_NUMBER.sub("", needle).strip(), originals)
     if not hits:
         hits = _find_folded(needle, originals)
+    if not hits:
+        hits = _find_updated(needle, originals)
     hits.sort(key=lambda hit: hit.source.is_brief)
     named = [hit for hit in hits if hit.source.id == wanted.id]
     return [*named, *(hit for hit in _rank(wanted, hits) if hit not in named)]
@@ -326,6 +363,16 @@ def _find_lines(needle: str, originals: Originals) -> list[_Hit]:
         if at >= 0:
             hits.append(_Hit(source, source.text.count("\n", 0, at)))
     return hits
+
+
+def _find_updated(needle: str, originals: Originals) -> list[_Hit]:
+    """The newest text of a file that has this part only since it was edited."""
+    for source in reversed(originals.sources):
+        current = originals.update_source(source) if source.shows_file else None
+        at = current.text.find(needle) if current is not None else -1
+        if current is not None and at >= 0:
+            return [_Hit(current, current.text.count("\n", 0, at))]
+    return []
 
 
 def _find_folded(needle: str, originals: Originals) -> list[_Hit]:
@@ -375,6 +422,8 @@ def _cite(source: SourceText, first: int, last: int, why: str, find: str, origin
     """The lines `first` to `last` of a text, counted from 0."""
     lines = source.text.split("\n")
     text = "\n".join(_clip_line(line) for line in lines[first : last + 1])
+    changes = () if source.edits else find_later_changes(source.id, source.file, text, originals.changes)
+    edits = [edit.id for edit in source.edits if _has_part(text, edit.new)]
     return NotePassage(
         why=" ".join(why.split())[:200],
         find=_shorten(find),
@@ -385,8 +434,15 @@ def _cite(source: SourceText, first: int, last: int, why: str, find: str, origin
         last_line=last + 1,
         lines=len(lines),
         text=text,
-        changed_in=find_later_changes(source.id, source.file, text, originals.changes),
+        changed_in=changes,
+        edited_in=tuple(dict.fromkeys(edits)),
     )
+
+
+def _has_part(text: str, new: str) -> bool:
+    """Whether a text may have something of what an edit wrote, or lack what it removed."""
+    parts = [line.strip() for line in new.split("\n") if line.strip()]
+    return not parts or any(part in text for part in parts)
 
 
 def _clip_line(line: str) -> str:
@@ -426,7 +482,12 @@ def is_newer_text(source: SourceText, passage: NotePassage) -> bool:
 def _touches(change: LoggedFileChange, plain: set[str]) -> bool:
     if not change.old:
         return True
-    return any(_plain_line(line) in plain for line in change.old.split("\n") if line.strip())
+    old = change.old.strip()
+    if "\n" not in old and len(old) >= _MIN_FIND_CHARS:
+        return any(old in line for line in plain)
+    lines = [_plain_line(line) for line in old.split("\n") if line.strip()]
+    telling = [line for line in lines if len(line) >= _MIN_FIND_CHARS]  # a bracket is in every text
+    return any(line in plain for line in telling or lines)
 
 
 def list_plain_lines(text: str) -> set[str]:
@@ -437,17 +498,6 @@ def list_plain_lines(text: str) -> set[str]:
 def _plain_line(line: str) -> str:
     """A line without the number that a tool put before it."""
     return _LINE_NUMBER.sub("", line).strip() if line[:12].strip()[:1].isdigit() else line.strip()
-
-
-def is_same_file(one: str, other: str) -> bool:
-    """Whether two paths may be of one file: from different folders, one is the end of the other."""
-    parts, other_parts = _split_path(one), _split_path(other)
-    length = min(len(parts), len(other_parts))
-    return length > 0 and parts[-length:] == other_parts[-length:]
-
-
-def _split_path(path: str) -> list[str]:
-    return [part for part in path.replace("\\", "/").split("/") if part not in ("", ".", "..")]
 
 
 def _cut(passage: NotePassage, tokens: int, counter: TokenCounter) -> NotePassage | None:

@@ -16,6 +16,7 @@ NOTE_HEADING: Final = "[State of the work"
 _PASSAGES: Final = "[Passages, quoted word for word from the log:]"
 _END: Final = "[End of the state of the work. The newest messages follow, whole.]"
 _FRAME: Final = (NOTE_HEADING, _PASSAGES[:10], _END[:11])
+EDITED_IN: Final = "as it is AFTER THE EDITS of "
 _BLOCK_END: Final = "[End of the state of the work.]"
 _FENCE: Final = re.compile(r"`{3,}")
 
@@ -70,6 +71,8 @@ def render_passage(passage: NotePassage) -> str:
     why = f"; for: {passage.why}" if passage.why else ""
     changed = f"; CHANGED LATER by {', '.join(passage.changed_in)}" if passage.changed_in else ""
     fence = choose_fence([passage.text])
+    if passage.edited_in:
+        changed += f"; {EDITED_IN}{', '.join(passage.edited_in)}"
     return f"[{passage.id}, {what}, {place}{why}{changed}]\n{fence}\n{passage.text}\n{fence}"
 
 

@@ -18,7 +18,7 @@ _MODIFIERS: Final = (
 )
 _DEFINITION: Final = re.compile(
     rf"^\s*+(?:{_MODIFIERS})*+(?:"
-    r"(?:func|function\*?|def|class|interface|struct|enum|trait|impl|fn|module|namespace|object|record|type)\b"
+    r"(?:const\s+enum|func|function\*?|def|class|interface|struct|enum|trait|impl|fn|module|namespace|object|record|type)\b"
     r"|(?:const|let|var|val)\s+\w+\s*(?::[^=]+)?=.*(?:=>|[({\[])\s*$"
     r"|(?:describe|it|test)(?:\.\w+)*\("
     r"|(?!(?:if|for|while|switch|catch|return|else|with|match|select|do|try)\b)[\w$<>\[\], *&:]*[\w$]+\s*\([^;]*\)"

@@ -146,6 +146,7 @@ def describe_passage(passage: NotePassage) -> str:
     """The source of a passage, as one line."""
     why = f": {passage.why}" if passage.why else ""
     changed = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""
+    changed += f" (after the edits of {', '.join(passage.edited_in)})" if passage.edited_in else ""
     return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changed}{why}"
 
 
