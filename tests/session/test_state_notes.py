@@ -21,6 +21,7 @@ from tidegate import MemoryLog, Session
 from tidegate.core.events import encode_event
 from tidegate.core.messages import text_of
 from tidegate.core.notes import StateNoteFailed
+from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.state_note.note import newest_state_note
 
 
@@ -401,5 +402,6 @@ def test_an_update_may_write_as_much_as_the_note_has_room_for() -> None:
     fill(session, notes, number + 40)
     question = notes.make_question()
     assert question is not None
+    assert isinstance(question.task, NoteTask)
     assert "with what stays of your last note, which has 4" in question.task.instruction
     assert question.max_tokens > question.task.limits.note
