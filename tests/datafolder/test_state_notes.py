@@ -112,7 +112,8 @@ def test_the_command_shows_the_note_and_takes_a_correction(tmp_path: Path) -> No
         number = fill_with_note(session)
         shown = says(session, "/state")
         assert shown.startswith("State note up to m")
-        assert "3 lines held, 1 marked, 0 dropped, 1 passage." in shown
+        assert "3 lines held, 1 marked, 0 dropped, 2 passages." in shown
+        assert "named in State; added by tidegate" in shown
         assert "- `src/part_1.py` was read [m6]" in shown
         assert "  m5 Read src/part_0.py, lines 3-6: to be called" in shown
         assert "4711 was found [m999] (not found in the log: m999, 4711)" in shown
