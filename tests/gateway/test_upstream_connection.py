@@ -3,8 +3,10 @@
 
 import asyncio
 import shutil
+import socket
 import ssl
 import subprocess
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 
 from tests.gateway.scripted_client import headers_of
 from tests.gateway.serving import open_http, run_gateway
-from tidegate.gateway.http_client import HttpClient
+from tidegate.gateway.http_client import HttpClient, UpstreamError
 from tidegate.gateway.settings import Upstream, check_upstream_url
 
 ANSWER = b'{"id": "x", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "hello"}]}'
@@ -317,6 +319,43 @@ def test_the_scheme_of_an_upstream_is_written_as_it_is_compared(url: str) -> Non
     assert check_upstream_url(url) == "https://upstream.test"
     with pytest.raises(ValueError, match="TLS"):
         HttpClient("https://upstream.test", tls=None, proxy=None, connect_timeout=1, answer_timeout=1)
+
+
+def test_an_event_loop_that_was_busy_while_it_connected_is_no_refusal() -> None:
+    """An overloaded gateway answered with a 502, although the upstream had accepted the connection at once."""
+
+    async def run() -> int:
+        async with serve_raw(RawUpstream(b"HTTP/1.1 200 OK\r\n" + LENGTH + b"\r\n" + ANSWER)) as upstream:
+            http = HttpClient(upstream.url, tls=None, proxy=None, connect_timeout=0.3, answer_timeout=30)
+            for turn in range(3):  # of the loop, while it connects
+                asyncio.get_running_loop().call_later(turn * 0.001, time.sleep, 0.4)
+            answer = await http.request("POST", upstream.url + "/v1/messages", [], b"{}")
+            await http.close()
+            return answer.status
+
+    assert asyncio.run(run()) == 200
+
+
+def test_a_connection_that_is_not_made_is_given_up_in_time() -> None:
+    async def run() -> None:
+        with socket.socket() as full:  # its queue takes one connection, and nobody accepts it
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            address = full.getsockname()
+            waiting = [socket.socket() for _ in range(3)]
+            for each in waiting:
+                each.setblocking(False)
+                each.connect_ex(address)
+            http = HttpClient(
+                f"http://127.0.0.1:{address[1]}", tls=None, proxy=None, connect_timeout=0.2, answer_timeout=30
+            )
+            with pytest.raises(UpstreamError, match="TimeoutError"):
+                await asyncio.wait_for(http.request("GET", f"http://127.0.0.1:{address[1]}/", [], b""), 60)
+            await http.close()
+            for each in waiting:
+                each.close()
+
+    asyncio.run(run())
 
 
 async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

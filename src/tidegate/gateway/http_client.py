@@ -7,7 +7,8 @@ request, and take several times as long.
 import asyncio
 import ssl
 from base64 import b64encode
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -24,6 +25,8 @@ _LARGE_BODY_BYTES: Final = 500_000
 """A larger body is written in parts, so that other requests are not kept waiting."""
 _WRITTEN_BYTES: Final = 262_144
 _EYEBALLS_SECONDS: Final = 0.25
+_TIMEOUT_TICKS: Final = 20
+"""In so many parts the time for connecting is counted; of a part that takes longer, only its length counts."""
 _CLOSE_SECONDS: Final = 1.0
 _METHODS_WITHOUT_BODY: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 _REPEATABLE_METHODS: Final = _METHODS_WITHOUT_BODY | {"PUT", "DELETE"}
@@ -387,7 +390,7 @@ class HttpClient:
 
     async def _connect(self) -> _Connection:
         try:
-            async with asyncio.timeout(self._connect_timeout):
+            async with _fair_timeout(self._connect_timeout):
                 return await self._open()
         except (OSError, ValueError) as failure:
             raise UpstreamError(f"connecting failed ({type(failure).__name__})") from failure
@@ -420,6 +423,31 @@ class HttpClient:
             return []
         login = f"{unquote(self._proxy.username)}:{unquote(self._proxy.password or '')}"
         return [(b"proxy-authorization", b"Basic " + b64encode(login.encode()))]
+
+
+@asynccontextmanager
+async def _fair_timeout(seconds: float) -> AsyncIterator[None]:
+    """A timeout that does not count the time in which the event loop was kept from running.
+
+    An event loop that is busy for seconds learns late that a connection is made. With `asyncio.timeout` it would give
+    the connection up then, although the upstream answered at once.
+    """
+    loop, timer = asyncio.get_running_loop(), None
+
+    def tick(left: int) -> None:
+        nonlocal timer
+        if left:
+            timer = loop.call_later(seconds / _TIMEOUT_TICKS, tick, left - 1)
+        else:
+            limit.reschedule(loop.time())
+
+    async with asyncio.timeout(None) as limit:
+        tick(_TIMEOUT_TICKS)
+        try:
+            yield
+        finally:
+            assert timer is not None
+            timer.cancel()
 
 
 def _split_proxy(proxy: str) -> SplitResult:

@@ -1,6 +1,7 @@
 """How OpenAI chat writes messages, calls and results into a client's request: each is one item of the list."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 
 import msgspec
 
@@ -29,17 +30,27 @@ class ChatForm(MessageForm):
         old = result_of(unit.message)
         return replace_value(text, ("content",), self.encode_result_content(text, "content", result, old))
 
-    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
-        """Both items as one. An answer with calls or with other fields than its text stays as it is."""
-        if first.role != "user" and "tool_calls" in find_members(first.text):
-            return [first, second]
-        contents = [read_content(each.text) for each in (first, second)]
-        if all(isinstance(content, str | None) for content in contents):
-            value = _encode("\n\n".join(content for content in contents if isinstance(content, str) and content))
+    def join_items(self, run: Sequence[OutputItem]) -> list[OutputItem]:
+        """The items as one. Nothing is joined to an answer with calls."""
+        joined: list[list[OutputItem]] = [[]]
+        for item in run:
+            joined[-1].append(item)
+            if item is not run[-1] and item.role != "user" and "tool_calls" in find_members(item.text):
+                joined.append([])
+        return [self._join_contents(items) if len(items) > 1 else items[0] for items in joined]
+
+    def _join_contents(self, items: Sequence[OutputItem]) -> OutputItem:
+        """The last item with the contents of all: a text, or a list if one of them is a list."""
+        contents = [read_content(each.text) for each in items]
+        start = list(takewhile(lambda content: isinstance(content, str | None), contents))
+        said = "\n\n".join(content for content in start if isinstance(content, str) and content)
+        if len(start) == len(items):
+            value = _encode(said)
         else:
-            value = b"[" + b",".join([*self.blocks_of(first.text), *self.blocks_of(second.text)]) + b"]"
-        text = replace_value(second.text, (self.blocks_key,), value)
-        return [OutputItem(second.role, text, second.place)]
+            blocks = [block for each in items[len(start) :] for block in self.blocks_of(each.text)]
+            value = b"[" + b",".join([*([self.encode_text_block(said)] if said else []), *blocks]) + b"]"
+        last = items[-1]
+        return last._replace(text=replace_value(last.text, (self.blocks_key,), value))
 
     def rewrite_answer(self, items: ItemTexts, unit: HostUnit, message: Message) -> Iterator[OutputItem]:
         """An answer in OpenAI's chat: text, calls and reasoning are fields of one message."""

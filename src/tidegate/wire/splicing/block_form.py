@@ -176,11 +176,11 @@ class BlockForm(MessageForm):
             block = replace_value(block, path, call.arguments.encode())
         return block
 
-    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
-        blocks = [*self.blocks_of(first.text), *self.blocks_of(second.text)]
+    def join_items(self, run: Sequence[OutputItem]) -> list[OutputItem]:
+        blocks = [block for item in run for block in self.blocks_of(item.text)]
         blocks.sort(key=lambda block: not self.is_result_block(block))  # results come first
         text = b"[" + b",".join(blocks) + b"]"
-        return [OutputItem(first.role, replace_value(first.text, (self.blocks_key,), text), second.place)]
+        return [OutputItem(run[0].role, replace_value(run[0].text, (self.blocks_key,), text), run[-1].place)]
 
     def is_result_block(self, block: bytes) -> bool:
         return self._rules.is_result(decode_object(block.decode()))

@@ -11,7 +11,6 @@ They are put back at their places, so that the provider gets every answer as it 
     sent:     answer(text 1, hidden call)   result   answer(text 2, call)
 """
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
@@ -62,17 +61,24 @@ def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
 
 
 def _find_cut(shown: Sequence[ShownUnit]) -> int:
-    """The first answer in the last run of kept items, but not in a run from the start; 0 if there is none.
+    """The last kept answer that is not joined with what is before it; 0 if nothing before it is edited.
 
-    What is before it is written without a look at what follows: no two kept items are joined, and an answer ends the
-    place to which system messages are moved.
+    What is before it is written without a look at what follows: an answer ends the place to which system messages are
+    moved, and it is only joined with another answer. Two kept items are never joined.
     """
-    start, end = next(iter(deque(_find_kept_runs(shown), maxlen=1)), (0, 0))
-    return next((place for place in range(start + 1, end) if start and _is_answer(shown[place])), 0)
+    first_edit = next((place for place, each in enumerate(shown) if each.kept_place < 0), len(shown))
+    return next(
+        (place for place in range(len(shown) - 1, first_edit, -1) if _begins_anew(*shown[place - 1 : place + 1])), 0
+    )
 
 
-def _is_answer(shown: ShownUnit) -> bool:
-    return shown.unit is not None and shown.unit.message.role == "assistant"
+def _begins_anew(before: ShownUnit, answer: ShownUnit) -> bool:
+    """Whether this is a kept answer, and `before` is the client's item before it, or a message of the engine's user."""
+    if answer.kept_place < 0 or answer.unit is None or answer.unit.message.role != "assistant":
+        return False
+    if before.unit is None:
+        return before.message is not None and before.message.role == "user"
+    return before.kept_place >= 0 and before.kept_place == answer.kept_place - 1
 
 
 class MessageForm:
@@ -106,8 +112,8 @@ class MessageForm:
         """The items of an answer with other contents."""
         raise NotImplementedError
 
-    def join_items(self, first: OutputItem, second: OutputItem) -> list[OutputItem]:
-        """Both items of one side as one, if that is possible."""
+    def join_items(self, run: Sequence[OutputItem]) -> list[OutputItem]:
+        """Adjacent items of one side as one, as far as that is possible. There are at least two."""
         raise NotImplementedError
 
     def expand_answer(self, items: list[list[bytes]], unit: HostUnit, answers: Sequence[HiddenAnswer]) -> None:
@@ -188,15 +194,15 @@ class MessageForm:
 
     def _join_adjacent(self, items: list[OutputItem]) -> list[OutputItem]:
         """Join items of one side that an edit brought together: some servers want the sides to alternate."""
-        found: list[OutputItem] = []
+        runs: list[list[OutputItem]] = []
         for item in self.move_system_items(items):
-            last = found[-1] if found else None
+            last = runs[-1][-1] if runs else None
             by_us = last is not None and not (last.place >= 0 and item.place == last.place + 1)
             if last is not None and last.role == item.role and item.role in ("user", self.assistant_role) and by_us:
-                found += self.join_items(found.pop(), item)
+                runs[-1].append(item)
             else:
-                found.append(item)
-        return found
+                runs.append([item])
+        return [item for run in runs for item in (self.join_items(run) if len(run) > 1 else run)]
 
     def move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
         """The items in an order that the dialect accepts. OpenAI's takes system messages anywhere."""
