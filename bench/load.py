@@ -7,10 +7,18 @@
 
 Each session is a client that sends its whole conversation, as clients do, and gets a short answer. It makes a request
 every `--pause` seconds, at a random moment. `tidegate serve --workers 4 --on-store-failure refuse` is between it and a
-provider that answers at once. A request that fails is repeated after a moment, as clients do, and counted.
+provider, a process of its own, that answers at once and reports the size of the request. A request that fails is
+repeated after a moment, as clients do, and counted.
+
+Sessions are of different ages, as those of real users: each begins with a history that fills up to a window and sends
+all of it with its first request. So their windows are not full at the same time, and their sweeps are spread over the
+run. They begin one after the other in the first minute (`--ramp`), which is not measured. `--same-age` lets all of them
+begin empty within one pause: then they are swept at about the same time.
 
 At the end all logs are read: every user message and answer that a client has must be once in its conversation. CPU time
-is that of the workers, of PostgreSQL and of pgbouncer, also of those that were killed.
+is that of the workers, of PostgreSQL and of pgbouncer, also of those that were killed. "Busy" is the share of the cores
+that they, the clients and the provider used together: above some 70%, waiting times say more about this machine than
+about tidegate.
 
 The faults come one after the other: a worker is killed, the server ends all connections, the pooler is killed and
 started again two seconds later, the main process of the server is killed and started again, and traffic between pooler
@@ -22,6 +30,7 @@ import argparse
 import asyncio
 import json
 import logging
+import multiprocessing
 import os
 import random
 import signal
@@ -32,9 +41,10 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
-from statistics import linear_regression, median, quantiles
-from typing import Any
+from statistics import linear_regression, median
+from typing import Any, NamedTuple
 
 import psutil
 
@@ -42,7 +52,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "runners"))
 
 from gateway import encode_answer, start_server
-from team_figures import allow_descriptors
+from team_figures import allow_descriptors, find_percentiles
 
 from tests.free_port import find_free_port
 from tests.store.conftest import modes_kept, run_sql, wait_until
@@ -58,6 +68,10 @@ MAX_SHARE = 0.7
 """Of a core: above it, waiting times grow."""
 PATIENCE_SECONDS = 60
 WINDOW = 16_000
+CHARS_PER_TOKEN = 4
+CORES = len(os.sched_getaffinity(0))
+BOUND = 5
+"""The most that p99 may be, in times of p50."""
 FULL = ({"sessions": "100,300,1000", "seconds": 60}, {"seconds": 600}, {"seconds": 600, "faults": True})
 """The runs of `--full`."""
 
@@ -65,8 +79,8 @@ FULL = ({"sessions": "100,300,1000", "seconds": 60}, {"seconds": 600}, {"seconds
 # --- the provider and its clients -------------------------------------------------------------------------------------
 
 
-async def serve_provider() -> asyncio.Server:
-    """A provider that repeats the mark of the last user message."""
+async def serve_provider(report: Connection) -> None:
+    """A provider that repeats the mark of the last user message, and reports the request's size as its usage."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -77,70 +91,119 @@ async def serve_provider() -> asyncio.Server:
                 mark = body[body.rindex(b"user mark-") + 5 :].split(b" ")[0].decode()
                 pieces = [{"type": "text_delta", "text": text} for text in (f"assistant {mark} ", TEXT)]
                 answer = encode_answer({"type": "text", "text": ""}, pieces, "end_turn")
+                answer = answer.replace(b'"input_tokens": 100', b'"input_tokens": %d' % (len(body) // CHARS_PER_TOKEN))
                 writer.write(head % len(answer) + answer)
                 await writer.drain()
         writer.close()
 
-    return await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22, backlog=1024)
+    report.send(server.sockets[0].getsockname()[1])
+    await server.serve_forever()
+
+
+def run_provider(report: Connection) -> None:
+    asyncio.run(serve_provider(report))
+
+
+@contextmanager
+def provider_in_use() -> Iterator[tuple[int, int]]:
+    """Its process and its port."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=run_provider, args=(theirs,), daemon=True)
+    process.start()
+    try:
+        assert process.pid is not None
+        yield process.pid, ours.recv()
+    finally:
+        process.terminate()
+        process.join()
 
 
 class RequestFailure(Exception):
     """A request without a whole answer. Its text is the kind of failure."""
 
 
-@dataclass
+class Request(NamedTuple):
+    """When it began, after the start of the measurement, and how long it took until its answer was whole."""
+
+    begun: float
+    seconds: float
+
+
 class Traffic:
-    """What the clients of one run saw."""
+    """What the clients of one run saw. `begun` is when the measurement begins."""
 
-    begun: float = field(default_factory=time.monotonic)
-    first_times: list[float] = field(default_factory=list)
-    times: list[float] = field(default_factory=list)
-    slow: Counter[int] = field(default_factory=Counter)
-    """The minutes in which a request began that took more than a second, with their number."""
-    failures: Counter[str] = field(default_factory=Counter)
-    conversations: dict[str, list[dict[str, str]]] = field(default_factory=dict)
+    def __init__(self, begun: float) -> None:
+        self.begun = begun
+        self.first_times: list[float] = []
+        self.requests: list[Request] = []
+        self.failures: Counter[str] = Counter()
+        self.conversations: dict[str, list[str]] = {}
+        """The beginnings of the messages that each client has, an answer only if it is whole."""
 
-    def record(self, started: float, seconds: float, *, is_first: bool) -> None:
-        (self.first_times if is_first else self.times).append(seconds)
-        if seconds > 1:
-            self.slow[int(started - self.begun) // 60] += 1
+    def record(self, started: float, *, is_first: bool) -> None:
+        now = time.monotonic()
+        if is_first:
+            self.first_times.append(now - started)
+        elif started >= self.begun:
+            self.requests.append(Request(started - self.begun, now - started))
 
 
 class Client:
-    def __init__(self, name: str, port: int, traffic: Traffic) -> None:
-        self._name, self._port, self._traffic = name, port, traffic
-        self._messages = traffic.conversations.setdefault(name, [])
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+    """A session. `has_history`: its conversation has begun before the run."""
 
-    async def work(self, end: float, pause: float) -> None:
-        chance = random.Random(self._name)
-        text = TEXT * chance.randint(1, 4)  # so that their windows are not full at the same moment
-        await asyncio.sleep(chance.random() * pause)
+    def __init__(self, name: str, port: int, traffic: Traffic, *, has_history: bool) -> None:
+        self._name, self._port, self._traffic = name, port, traffic
+        self._marks = traffic.conversations.setdefault(name, [])
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._chance = random.Random(name)
+        self._text = TEXT * self._chance.randint(1, 4)
+        self._messages = bytearray()  # as JSON: only what is new is written for each request
+        turn_chars = len(self._text) + len(TEXT)
+        for _ in range(int(self._chance.random() * WINDOW * CHARS_PER_TOKEN / turn_chars) if has_history else 0):
+            mark = self._ask_next()
+            self._add("assistant", f"assistant {mark} {TEXT}")
+
+    def _add(self, role: str, text: str) -> None:
+        if self._messages:
+            self._messages += b", "
+        self._messages += json.dumps({"role": role, "content": text}).encode()
+        self._marks.append(" ".join(text.split(" ", 2)[:2]))
+
+    def _ask_next(self) -> str:
+        mark = f"mark-{self._name}-{len(self._marks)}"
+        self._add("user", f"user {mark} {self._text}")
+        return mark
+
+    async def work(self, start: float, end: float, pause: float) -> None:
+        chance, is_first = self._chance, True
+        await asyncio.sleep(start + chance.random() * pause)
         while (started := time.monotonic()) < end:
-            mark = f"mark-{self._name}-{len(self._messages)}"
-            self._messages.append({"role": "user", "content": f"user {mark} {text}"})
+            self._ask_next()
             while True:
                 try:
                     async with asyncio.timeout(PATIENCE_SECONDS):
-                        answer = await self._ask()
+                        answer = await self._send()
                     break
                 except (OSError, EOFError, TimeoutError, RequestFailure) as failure:
                     kind = str(failure) if isinstance(failure, RequestFailure) else type(failure).__name__
                     self._traffic.failures[kind] += 1
                     self._disconnect()
                     await asyncio.sleep(0.2 + chance.random())
-            self._messages.append({"role": "assistant", "content": answer})
-            self._traffic.record(started, time.monotonic() - started, is_first=len(self._messages) == 2)
+            self._add("assistant", answer)
+            self._traffic.record(started, is_first=is_first)
+            is_first = False
             await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - (time.monotonic() - started)))
         self._disconnect()
 
-    async def _ask(self) -> str:
+    async def _send(self) -> str:
         """The text of an answer whose last event arrived: then it is acknowledged."""
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
         reader, writer = self._streams
-        body = {"model": "claude-opus-4-6", "max_tokens": 1000, "stream": True, "messages": self._messages}
-        raw = json.dumps(body).encode()
+        fixed = b'{"model": "claude-opus-4-6", "max_tokens": 1000, "stream": true, "messages": ['
+        raw = b"".join([fixed, self._messages, b"]}"])
         head = (
             f"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nx-api-key: sk-load-7f3a91c5d2e84b60\r\n"
             "content-type: application/json\r\nanthropic-version: 2023-06-01\r\n"
@@ -185,6 +248,7 @@ class CpuMeter:
         self._seen: dict[tuple[int, float], float] = {}
 
     def look(self) -> float:
+        """Return the seconds so far."""
         for root in self.roots:
             with suppress(psutil.Error):
                 for each in [psutil.Process(root), *psutil.Process(root).children(recursive=True)]:
@@ -258,18 +322,50 @@ def find_workers(gateway: int) -> list[psutil.Process]:
 # --- a run ------------------------------------------------------------------------------------------------------------
 
 
+class CpuUse(NamedTuple):
+    """Seconds of CPU so far, at some time."""
+
+    time: float
+    gateway: float
+    servers: float
+    clients: float
+
+    def since(self, earlier: "CpuUse") -> "CpuUse":
+        return CpuUse(*(now - then for now, then in zip(self, earlier, strict=True)))
+
+    @property
+    def busy(self) -> float:
+        """The share of all cores."""
+        return (self.gateway + self.servers + self.clients) / max(0.001, self.time) / CORES
+
+
+@dataclass
+class Minute:
+    requests: int
+    p50_ms: float
+    p99_ms: float
+    slow: int
+    """Requests that took more than a second."""
+    busy: float
+
+
 @dataclass
 class Run:
     sessions: int
     seconds: float
+    pause: float
     has_faults: bool
+    same_age: bool
     requests: int = 0
     first_ms: float = 0.0
     p50_ms: float = 0.0
     p99_ms: float = 0.0
-    slow: dict[int, int] = field(default_factory=dict)
+    longest_ms: float = 0.0
+    minutes: list[Minute] = field(default_factory=list)
     worker_cpu_ms: float = 0.0
     server_cpu_ms: float = 0.0
+    client_cpu_ms: float = 0.0
+    busy: float = 0.0
     memory_mb: float = 0.0
     failures: dict[str, int] = field(default_factory=dict)
     messages: int = 0
@@ -283,13 +379,21 @@ class Run:
         return (self.worker_cpu_ms + self.server_cpu_ms) * self.requests
 
     def describe(self) -> str:
+        times = self.p99_ms / self.p50_ms
+        minutes = "".join(
+            f"    minute {number}: {each.requests:,} requests, p50 {each.p50_ms:.0f} ms, p99 {each.p99_ms:.0f} ms,"
+            f" {each.slow} above a second, {each.busy:.0%} busy\n"
+            for number, each in enumerate(self.minutes, 1)
+        )
         return (
-            f"{self.sessions:,} sessions: {self.requests / self.seconds:.1f} requests/s; p50 {self.p50_ms:.0f} ms,"
-            f" p99 {self.p99_ms:.0f} ms, {self.first_ms:.0f} ms (p50) for the first one of a session; above a second,"
-            f" by minute: {self.slow or 0}; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
-            f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer; the workers take {self.memory_mb:.0f} MB more"
-            f" memory than at the start; {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled}"
-            f" doubled; requests repeated: {self.failures or 0}; load {self.load:.1f}"
+            f"{self.sessions:,} sessions with a request every {self.pause:g} s: {self.requests / self.seconds:.1f}"
+            f" requests/s; {self.busy:.0%} of {CORES} cores busy; p50 {self.p50_ms:.0f} ms, p99 {self.p99_ms:.0f} ms,"
+            f" {times:.1f} times p50 (bound: {BOUND}), at most {self.longest_ms:,.0f} ms; {self.first_ms:.0f} ms (p50)"
+            f" for the first one of a session; CPU for each: {self.worker_cpu_ms:.1f} ms of the gateway,"
+            f" {self.server_cpu_ms:.1f} ms of PostgreSQL and pgbouncer, {self.client_cpu_ms:.1f} ms of the clients and"
+            f" the provider; the workers take {self.memory_mb:.0f} MB more memory than at the start;"
+            f" {self.messages:,} messages acknowledged, {self.lost} lost, {self.doubled} doubled; requests repeated:"
+            f" {self.failures or 0}; load {self.load:.1f}\n{minutes}"
         )
 
 
@@ -299,54 +403,81 @@ async def run_size(site: Site, sessions: int, options: argparse.Namespace, place
     direct = site.server.server.database(name)
     with DataFolder(place / "first", store=direct, secrets=[]):
         pass  # makes the tables
-    provider = await serve_provider()
-    port = find_free_port()
     settings = place / "tidegate.yaml"
     settings.write_text(f"gateway: {{open_sessions: {max(256, sessions)}}}\n")
+    port = find_free_port()
     command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", str(place / "data"), "--port", str(port)]
     command += ["--workers", str(options.workers), "--store", site.pooler.database(name), "--window", str(WINDOW)]
     command += ["--on-store-failure", "refuse", "--config", str(settings)]
-    command += ["--upstream", f"anthropic=http://127.0.0.1:{provider.sockets[0].getsockname()[1]}"]
-    gateway = await start_server(command, str(place), port)
-    try:
-        traffic, run = await drive(site, gateway.pid, port, sessions, options)
-    finally:
-        gateway.terminate()
-        await gateway.wait()
-    provider.close()
+    with provider_in_use() as (provider, provider_port):
+        command += ["--upstream", f"anthropic=http://127.0.0.1:{provider_port}"]
+        gateway = await start_server(command, str(place), port)
+        try:
+            traffic, run = await drive(site, gateway.pid, provider, port, sessions, options)
+        finally:
+            gateway.terminate()
+            await gateway.wait()
     run.messages, run.lost, run.doubled = check_logs(direct, place / "reader", traffic)
     return run
 
 
-async def drive(site: Site, gateway: int, port: int, sessions: int, options: argparse.Namespace) -> tuple[Traffic, Run]:
+async def drive(
+    site: Site, gateway: int, provider: int, port: int, sessions: int, options: argparse.Namespace
+) -> tuple[Traffic, Run]:
     await asyncio.to_thread(wait_until, lambda: len(find_workers(gateway)) == options.workers)
-    ours, servers = CpuMeter(gateway), CpuMeter(*site.find_pids())
-    before = ours.look(), servers.look()
+    workers, servers, provider_meter = CpuMeter(gateway), CpuMeter(*site.find_pids()), CpuMeter(provider)
     memory = sum(each.memory_info().rss for each in find_workers(gateway))
-    traffic = Traffic()
+    ramp = 0.0 if options.same_age else options.ramp
+    begun = time.monotonic() + ramp
+    end = begun + options.seconds
+    traffic = Traffic(begun)
+    uses: list[CpuUse] = []
+
+    def look() -> None:
+        used = workers.look(), servers.look(), provider_meter.look() + time.process_time()
+        uses.append(CpuUse(time.monotonic() - begun, *used))
 
     async def watch() -> None:
         while True:
             await asyncio.sleep(0.5)
-            await asyncio.to_thread(ours.look)
-            await asyncio.to_thread(servers.look)
+            await asyncio.to_thread(look)
 
+    async def make_all_faults() -> None:
+        await asyncio.sleep(ramp)
+        await asyncio.to_thread(make_faults, site, gateway, servers, options.seconds)
+
+    look()
     watching = asyncio.create_task(watch())
-    faults = (
-        asyncio.to_thread(make_faults, site, gateway, servers, options.seconds) if options.faults else asyncio.sleep(0)
-    )
-    end = time.monotonic() + options.seconds
-    clients = [Client(f"s{number}", port, traffic) for number in range(sessions)]
-    await asyncio.gather(faults, *(each.work(end, options.pause) for each in clients))
+    clients = [
+        Client(f"s{number}", port, traffic, has_history=not options.same_age).work(
+            ramp * number / sessions, end, options.pause
+        )
+        for number in range(sessions)
+    ]
+    await asyncio.gather(*clients, *([make_all_faults()] if options.faults else []))
     watching.cancel()
-    cuts, count = quantiles(traffic.times, n=100), len(traffic.times) + len(traffic.first_times)
-    run = Run(sessions, options.seconds, options.faults, count, median(traffic.first_times) * 1000)
-    run.p50_ms, run.p99_ms, run.slow = cuts[49] * 1000, cuts[98] * 1000, dict(sorted(traffic.slow.items()))
-    run.worker_cpu_ms = (ours.look() - before[0]) / count * 1000
-    run.server_cpu_ms = (servers.look() - before[1]) / count * 1000
+    look()
+    run = Run(sessions, options.seconds, options.pause, options.faults, options.same_age)
+    describe_traffic(run, traffic, [use for use in uses if use.time >= 0])
     run.memory_mb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / 1e6
-    run.failures, run.load = dict(traffic.failures), os.getloadavg()[0]
+    run.load = os.getloadavg()[0]
     return traffic, run
+
+
+def describe_traffic(run: Run, traffic: Traffic, uses: list[CpuUse]) -> None:
+    """Put into the run what its clients saw, and what it took."""
+    times, count = [each.seconds for each in traffic.requests], len(traffic.requests)
+    run.requests, run.first_ms, run.longest_ms = count, median(traffic.first_times) * 1000, max(times) * 1000
+    run.p50_ms, run.p99_ms = find_percentiles(times)
+    whole = uses[-1].since(uses[0])
+    run.worker_cpu_ms, run.server_cpu_ms, run.client_cpu_ms = (used / count * 1000 for used in whole[1:])
+    run.busy, run.failures = whole.busy, dict(traffic.failures)
+    for minute in range(-(-int(run.seconds) // 60)):
+        times = [each.seconds for each in traffic.requests if each.begun // 60 == minute]
+        in_minute = [use for use in uses if minute * 60 - 1 <= use.time < minute * 60 + 60]
+        slow = sum(each > 1 for each in times)
+        busy = in_minute[-1].since(in_minute[0]).busy
+        run.minutes.append(Minute(len(times), *find_percentiles(times), slow, busy))
 
 
 def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]:
@@ -356,18 +487,16 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
     """
     total = losses = doubled = 0
     with DataFolder(folder, store=url, secrets=[]) as data:
-        for name, messages in traffic.conversations.items():
-            expected = [" ".join(each["content"].split(" ", 2)[:2]) for each in messages if each["content"]]
-            if messages and messages[-1]["role"] == "user":
-                expected.pop()  # it was given up at the end
+        for name, marks in traffic.conversations.items():
+            expected = marks[: len(marks) - len(marks) % 2]  # not a message that was given up at the end
             after: list[tuple[str, ...]] = [()]
             for event in data.open_log(name).read():
-                what, marks = event.payload, after[-1]
+                what, so_far = event.payload, after[-1]
                 if isinstance(what, BranchStarted):
-                    marks = after[what.edit]
+                    so_far = after[what.edit]
                 elif isinstance(what, MessageAdded) and "mark-" in (text := text_of(what.message)[:80]):
-                    marks = (*marks, " ".join(text.split(" ", 2)[:2]))
-                after.append(marks)
+                    so_far = (*so_far, " ".join(text.split(" ", 2)[:2]))
+                after.append(so_far)
             counts = Counter(after[-1])
             total += len(expected)
             missing = [nth for nth, mark in enumerate(expected) if not counts[mark]]
@@ -419,6 +548,8 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--pause", type=float, default=10, metavar="SECONDS", help="between two requests of a session")
+    parser.add_argument("--ramp", type=float, default=60, metavar="SECONDS", help="until all sessions have begun")
+    parser.add_argument("--same-age", action="store_true", help="all sessions begin empty, within one pause")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")
     options = parser.parse_args()

@@ -54,3 +54,32 @@ def test_workers_that_end_by_themselves_again_and_again_end_the_gateway(tmp_path
         assert process.wait(DEADLINE) == 3
     assert [line.partition(" ended with ")[2] for line in lines[:-1]] == ["1; starting another"] * 5
     assert "5 workers in a row ended soon after their start" in lines[-1]
+
+
+SERVE = """
+import signal, sys
+from pathlib import Path
+from tidegate import DataFolder
+from tidegate.gateway.app import Gateway
+from tidegate.gateway.server import run_gateway
+from tidegate.gateway.settings import GatewaySettings
+
+class Watched(Gateway):
+    async def __call__(self, scope, receive, send):
+        print(sys.getswitchinterval(), flush=True)
+        signal.raise_signal(signal.SIGTERM)
+        await super().__call__(scope, receive, send)
+
+settings = GatewaySettings(port=0)
+with DataFolder(Path(sys.argv[1]), secrets=[]) as data:
+    run_gateway(Watched(settings, data), settings)
+"""
+
+
+def test_threads_that_plan_give_way_to_the_event_loop_soon(tmp_path: Path) -> None:
+    """With Python's own interval each read and write of the event loop waits 5 ms for each thread that computes."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "-c", SERVE, str(tmp_path / "data")]
+    ran = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=DEADLINE, check=False)
+    assert ran.stdout, ran.stderr
+    assert float(ran.stdout.split()[0]) <= 0.001
