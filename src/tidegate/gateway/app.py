@@ -534,10 +534,9 @@ class Gateway:
 
     async def _pass_on(self, exchange: Exchange, response: HttpAnswer, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
-        copy = AnswerCopy(exchange.dialect, is_stream=is_stream, request=exchange.sent_text)
+        copy = AnswerCopy(exchange.dialect, is_stream=response.is_stream, request=exchange.sent_text)
         if exchange.stream is not None:
-            exchange.stream.start(is_stream=is_stream)
+            exchange.stream.start(is_stream=response.is_stream)
         is_first, last = True, b""
         try:
             async for piece in self._upstream_clients.read_pieces(response):
