@@ -48,6 +48,7 @@ from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
 from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
 from tidegate.wire.anthropic.validate_thinking import IssuedThinking
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
 
 CHUNK: Final = 20_000
@@ -205,7 +206,7 @@ class FuzzedConversation:
         """What is sent, as `Gateway._write_body` writes it, and whether the upstream accepts it."""
         session = self._conversation.following.session
         try:
-            text = write_request(client, followed, session.window)
+            text = write_request(client, followed)
         except BadRequest as defect:
             if self._is_valid:
                 raise Fault("defects", str(defect), sent=self._own) from None
@@ -266,7 +267,7 @@ class FuzzedConversation:
         body = msgspec.json.decode(request, type=dict[str, Any])
         answer = draw_answer(self.client, find_tool_names(body), self._answers, len(request))
         data = encode_answer(self.client, answer, is_stream=self._is_stream, is_odd=self._is_odd)
-        copy = AnswerCopy(client.dialect, is_stream=self._is_stream, request=request)
+        copy = AnswerCopy(get_dialect(client.dialect), is_stream=self._is_stream, request=request)
         if stream is not None:
             stream.start(is_stream=self._is_stream)
         cut = self.random.randrange(len(data)) if data else 0

@@ -70,7 +70,7 @@ def measure(window: int) -> Figures:
             client = reader.read("anthropic", text, "", "bench")
             assert client is not None
             followed = following.prepare(client.items, fixed_part=client.fixed_part)
-            write_request(client, followed, window)
+            write_request(client, followed)
             times.append(time.process_time() - started)
             if after_sweep:
                 break

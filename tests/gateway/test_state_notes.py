@@ -21,6 +21,7 @@ from tidegate.core.notes import StateNoteFailed
 from tidegate.core.usage import Usage
 from tidegate.session.answer_copy import AnswerCopy
 from tidegate.session.costs import CostReport
+from tidegate.wire.registry import get_dialect
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 
 WINDOW = 16_000
@@ -204,7 +205,7 @@ def test_a_stalled_note_delays_nothing(tmp_path: Path) -> None:
 
 def read_stream(response: httpx.Response) -> Json:
     """The answer in a stream of Anthropic's, as in its whole body."""
-    copy = AnswerCopy("anthropic", is_stream=True)
+    copy = AnswerCopy(get_dialect("anthropic"), is_stream=True)
     copy.feed(response.content)
     return copy.read().client_messages[0]
 

@@ -21,7 +21,7 @@ import msgspec
 from isal import isal_zlib
 
 from tidegate.core.errors import BadInput, NotKept, TidegateError
-from tidegate.core.events import BranchStarted, Event, MessageAdded, encode_event
+from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, encode_event
 from tidegate.core.messages import encode_into_bytes
 from tidegate.core.notes import REFOLD_NOTES, is_note
 from tidegate.core.snapshot import freeze_view, thaw_view
@@ -227,9 +227,11 @@ def make_snapshot_watcher(
             gap = max(SNAPSHOT_INTERVAL, snapshots.save(key, session.view, event, meter) // _BYTES_PER_EVENT)
 
     def keep(event: Event) -> None:
-        if isinstance(event.payload, MessageAdded):
+        what, is_moved = event.payload, False
+        if isinstance(what, MessageAdded):
             search.search_event(event)
-        is_moved = isinstance(event.payload, BranchStarted) or is_note(event.payload, *REFOLD_NOTES)
+        elif isinstance(what, NoteAdded):
+            is_moved = isinstance(what, BranchStarted) or is_note(what, *REFOLD_NOTES)
         if is_moved or event.seq - last_saved >= gap:
             with suppress(TidegateError, OSError):  # the log cannot be read now; the event itself is stored
                 save(event)

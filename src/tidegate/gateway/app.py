@@ -163,7 +163,7 @@ class Gateway:
     # --- one request ----------------------------------------------------------------------------------------------
 
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        started, answer = time.monotonic(), ClientAnswer(send)
+        started, path, answer = time.monotonic(), _read_path(scope), ClientAnswer(send)
         self.metrics.running_requests += 1
         label = "none"
         try:
@@ -171,7 +171,7 @@ class Gateway:
                 label = "page"
                 await self._serve_page(self.page, scope, receive, answer)
             else:
-                request = await self._read_request(scope, receive, answer)
+                request = await self._read_request(scope, path, receive, answer)
                 label = request.route.dialect or "proxy"
                 await self._run_until_disconnect(self._dispatch(request, answer), receive)
         except GatewayRefusal as own:
@@ -184,8 +184,8 @@ class Gateway:
             self.metrics.running_requests -= 1
             self.metrics.count("requests", dialect=label, status=str(answer.status))
             took = (time.monotonic() - started) * 1000
-            path = hide_token(self._settings, _read_path(scope))[:200]
-            self.log_line(f"{scope['method']} {path} {answer.status} {answer.sent}B {took:.0f}ms")
+            shown_path = hide_token(self._settings, path)[:200]
+            self.log_line(f"{scope['method']} {shown_path} {answer.status} {answer.sent}B {took:.0f}ms")
 
     async def _run_until_disconnect(self, work: Any, receive: Receive) -> None:
         """Run the request; cancel it when the client hangs up."""
@@ -221,17 +221,20 @@ class Gateway:
             raise GatewayRefusal(431, "invalid_request_error", "The headers are too large.")
         return read_headers(scope["headers"])
 
-    async def _read_request(self, scope: dict[str, Any], receive: Receive, answer: ClientAnswer) -> IncomingRequest:
+    async def _read_request(
+        self, scope: dict[str, Any], sent_path: str, receive: Receive, answer: ClientAnswer
+    ) -> IncomingRequest:
         headers = self._read_headers(scope)
         answer.own_headers = check_sender(self._settings, headers)
         if scope["method"] == "OPTIONS":
             raise OwnAnswer(204, preflight_headers(headers) if answer.own_headers else [])
-        token_in_path, path = split_token(_read_path(scope))
+        token_in_path, path = split_token(sent_path)
         if path == "/healthz":
             raise OwnAnswer(200, [_PLAIN_TEXT], b"ok\n")
         if path == "/readyz":
             await self._answer_readiness()
         route = find_route(scope["method"], path, headers, self._upstreams)
+        client = find_client_id(headers, route.session)
         token = ""
         if self._settings.tokens or self._settings.client_token:
             # Elsewhere the key header has the key of the client, which is passed on.
@@ -248,9 +251,9 @@ class Gateway:
             raise GatewayRefusal(413, "request_too_large", text) from None
         except TimeoutError:
             raise GatewayRefusal(408, "invalid_request_error", "The request did not arrive in time.") from None
-        client, scope_name = find_client_id(headers, route.session), scope_of_token(token) if token else ""
+        own_scope = scope_of_token(token) if token else ""
         method, query, raw_headers = scope["method"], scope["query_string"], scope["headers"]
-        return IncomingRequest(route, method, query, headers, raw_headers, body, scope_name, client)
+        return IncomingRequest(route, method, query, headers, raw_headers, body, own_scope, client)
 
     async def _answer_readiness(self) -> NoReturn:
         """Whether requests can be logged. `/healthz` only says that the process runs."""
@@ -336,7 +339,7 @@ class Gateway:
         conversation, own, searched = found
         following, model = conversation.following, own.host.model
         try:
-            self._thinking.apply_known(conversation, request.route.upstream.name, model)
+            self._thinking.refused.apply(following, request.route.upstream.name, model)
             window_key = await self._windows.choose(request, own.dialect, model, conversation, searched.window)
             client = await self._add_recall(conversation, own, searched)
             if self._continuing is not None:
@@ -531,10 +534,9 @@ class Gateway:
 
     async def _pass_on(self, exchange: Exchange, response: HttpAnswer, answer: ClientAnswer) -> bool:
         """Pass on an answer while a copy is assembled. False if it has to be asked for again, shorter."""
-        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
-        copy = AnswerCopy(exchange.client.dialect, is_stream=is_stream, request=exchange.sent_text)
+        copy = AnswerCopy(exchange.dialect, is_stream=response.is_stream, request=exchange.sent_text)
         if exchange.stream is not None:
-            exchange.stream.start(is_stream=is_stream)
+            exchange.stream.start(is_stream=response.is_stream)
         is_first, last = True, b""
         try:
             async for piece in self._upstream_clients.read_pieces(response):

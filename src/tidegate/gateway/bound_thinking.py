@@ -32,11 +32,8 @@ class BoundThinking:
     def __init__(self, metrics: Metrics, log_line: Callable[[str], None]) -> None:
         self._metrics = metrics
         self._log_line = log_line
-        self._refused = RefusedThinking()
+        self.refused = RefusedThinking()
         self.changed_chains: dict[str, None] = {}
-
-    def apply_known(self, conversation: Conversation, upstream: str, model: str) -> None:
-        self._refused.apply(conversation.following, upstream, model)
 
     def take_refusal(self, exchange: Exchange) -> bool:
         """Whether a request that was refused for its thinking can be sent again without it.
@@ -48,7 +45,7 @@ class BoundThinking:
             return False
         exchange.thinking_refusals += 1
         upstream, model = exchange.window_key.upstream, exchange.window_key.model
-        self._refused.note(exchange.conversation.following, upstream, model)
+        self.refused.note(exchange.conversation.following, upstream, model)
         self._metrics.count("refused_thinking")
         self._log_line(
             f"the upstream {upstream} refused the thinking of {clean_line(model)[:100]} after an edit;"

@@ -30,6 +30,7 @@ _TIMEOUT_TICKS: Final = 20
 _CLOSE_SECONDS: Final = 1.0
 _METHODS_WITHOUT_BODY: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 _REPEATABLE_METHODS: Final = _METHODS_WITHOUT_BODY | {"PUT", "DELETE"}
+_READ_HEADERS: Final = (b"content-type", b"content-encoding")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 
@@ -42,21 +43,25 @@ class _ConnectionClosed(UpstreamError):
 
 
 class HttpAnswer:
-    """An answer while it arrives. `headers` have lower-case names."""
+    """An answer while it arrives. `headers` have lower-case names. `coding` is how the body is compressed, if it is."""
 
     def __init__(self, connection: "_Connection") -> None:
         self._connection = connection
         self.status = 0
         self.headers: RawHeaders = []
-        self.is_whole = False
+        self.coding = ""
+        self.is_stream = self.is_whole = False
         self._failure: UpstreamError | None = None
         self._pieces: list[bytes] = []
         self._held = 0
         self._waiter: asyncio.Future[None] | None = None
 
-    def find_header(self, name: bytes) -> str:
-        """The value of a header; several with this name are joined. "" if there is none."""
-        return ", ".join([value.decode("latin-1") for each, value in self.headers if each == name])
+    def take_head(self, status: int, headers: RawHeaders) -> None:
+        """Several headers with one name are joined."""
+        self.status, self.headers = status, headers
+        kinds, codings = ([value for name, value in headers if name == each] for each in _READ_HEADERS)
+        self.coding = b", ".join(codings).decode("latin-1")
+        self.is_stream = b", ".join(kinds).startswith(b"text/event-stream")
 
     @property
     def is_at_end(self) -> bool:
@@ -284,7 +289,7 @@ class _Connection(asyncio.Protocol):
             b"content-length" in names or names.get(b"transfer-encoding", b"").lower().endswith(b"chunked")
         )
         self._unread = 0
-        answer.status, answer.headers = status, self._headers
+        answer.take_head(status, self._headers)
         self._headers = []  # what follows the body is not passed on
         self._writable.set()
         if not self._has_body:

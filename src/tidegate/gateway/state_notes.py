@@ -330,8 +330,7 @@ class GatewayNotes:
 
     async def _read_reply(self, conversation: Conversation, question: NoteRequest, response: HttpAnswer) -> Reply:
         dialect = question.incoming.route.dialect
-        is_stream = response.find_header(b"content-type").startswith("text/event-stream")
-        copy, size = AnswerCopy(dialect, is_stream=is_stream, request=question.body), 0
+        copy, size = AnswerCopy(get_dialect(dialect), is_stream=response.is_stream, request=question.body), 0
         try:
             async with aclosing(self._upstreams.read_pieces(response)) as pieces:
                 async for piece in pieces:

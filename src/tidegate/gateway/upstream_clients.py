@@ -113,10 +113,9 @@ class UpstreamClients:
 
         Other requests are served between the parts of a large piece.
         """
-        coding = response.find_header(b"content-encoding")
-        decoder = BodyDecoder(coding) if coding not in ("", "identity") else None
+        decoder = BodyDecoder(response.coding) if response.coding not in ("", "identity") else None
         if decoder is not None and not decoder.is_known:
-            self._log_line(f"an answer is compressed with {coding[:20]!r}; it is passed on unread")
+            self._log_line(f"an answer is compressed with {response.coding[:20]!r}; it is passed on unread")
         size = 0
         try:
             while packed := await response.read():

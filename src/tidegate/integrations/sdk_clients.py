@@ -200,7 +200,7 @@ class _Exchange:
         refusals.apply(following, key)
         self._followed = following.prepare(client.items, fixed_part=client.fixed_part)
         report_request(following, self._followed, session)
-        self._copy = AnswerCopy(client.dialect, is_stream=False)
+        self._copy = AnswerCopy(get_dialect(client.dialect), is_stream=False)
         self._is_recorded = False
         self._has_usage = False
 
@@ -225,7 +225,7 @@ class _Exchange:
     def start_stream(self, response: Any) -> bool:
         """Whether the answer is a stream. It is copied from here on."""
         is_stream = response.is_success and response.headers.get("content-type", "").startswith("text/event-stream")
-        self._copy = AnswerCopy(self._client.dialect, is_stream=is_stream, request=self._sent)
+        self._copy = AnswerCopy(get_dialect(self._client.dialect), is_stream=is_stream, request=self._sent)
         return bool(is_stream)
 
     def take_whole(self, response: Any) -> Any:

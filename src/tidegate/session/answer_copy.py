@@ -9,8 +9,8 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_frame
 from tidegate.wire.answers import read_reply
+from tidegate.wire.dialect import Dialect
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
-from tidegate.wire.registry import get_dialect
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import Reply
 from tidegate.wire.streaming.sse import SseReader, decode_frame
@@ -44,8 +44,8 @@ class AnswerCopy:
     a later request can name. `cleared_tokens` is how much of the request the provider left out.
     """
 
-    def __init__(self, dialect: str, *, is_stream: bool, request: bytes = b"") -> None:
-        self._dialect = get_dialect(dialect)
+    def __init__(self, dialect: Dialect, *, is_stream: bool, request: bytes = b"") -> None:
+        self._dialect = dialect
         self._request = request
         self.is_stream = is_stream
         self._reader = SseReader() if is_stream else None

@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from functools import partial
+from functools import cached_property, partial
 from itertools import islice
 from types import TracebackType
 from typing import ParamSpec, Self, TypeVar
@@ -98,18 +98,22 @@ class LiveLog:
         self.history = History(log, self.append, self.refresh, self.observers)
         self._unconfirmed: UnconfirmedAppends | None = None  # made when an append fails
         self._first_seq_by_key: dict[str, int] | None = None  # read from the log when the first key is given
-        self._is_stale = False
-        self._view: LogView = self._fold_log() if view is None else view
-        if view is not None:
+        if view is None:
+            self.view = self._fold_log()
+        else:
+            self.view = view
             view.recount(counter, thinking=dialect.capabilities.plain_thinking)
             self._fold_all(log.read(view.head + 1))
 
-    @property
+    @cached_property
     def view(self) -> LogView:
-        """What the log shows now. After a fold that could not read the log, this reads it, and fails if it cannot."""
-        if self._is_stale:
-            self._view, self._is_stale = self._fold_log(), False
-        return self._view
+        """What the log shows now. If an event changed what is before it, and the log could not be read then, this reads
+        it, and fails if it cannot."""
+        return self._fold_log()
+
+    @property
+    def _is_stale(self) -> bool:
+        return "view" not in vars(self)
 
     def remember_request(self) -> None:
         """Remember our token count of this request, to compare it with the provider's report."""
@@ -124,18 +128,18 @@ class LiveLog:
 
     def _fold_all(self, events: Iterable[Event]) -> None:
         """Fold events that somebody else counted."""
-        old_head, folded = self._view.head, False
+        old_head, folded = 0 if self._is_stale else self.view.head, False
         try:
             for event in events:
                 if self._unconfirmed:
                     self._unconfirmed.settle(event)
                 # Not if an undo among them caused the whole log to be folded.
-                if self._is_stale or event.seq > self._view.head:
+                if self._is_stale or event.seq > self.view.head:
                     self._fold(event)
                     folded = True
         finally:
             if folded and not self._is_stale:
-                self._view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=old_head)
+                self.view.recount(self.counter, thinking=self.dialect.capabilities.plain_thinking, since=old_head)
 
     def _fold_log(self) -> LogView:
         """Fold the view from the whole log. Only the messages it shows are counted again."""
@@ -226,11 +230,11 @@ class LiveLog:
 
     def _fold(self, event: Event) -> None:
         """Add an event that is in the log: also if the log cannot be read now, which a fold of all of it needs."""
-        if not self._is_stale and event.seq > self._view.head:  # else whoever read the view meanwhile folded it
+        if not self._is_stale and event.seq > self.view.head:  # else whoever read the view meanwhile folded it
             try:
-                self._view.fold(event)
+                self.view.fold(event)
             except RefoldNeeded:
-                self._is_stale = True
+                del self.view
                 with suppress(TidegateError, OSError):  # whoever needs the view next tries again
                     self.view  # noqa: B018 - now, in this thread
         if self._first_seq_by_key is not None:

@@ -449,7 +449,7 @@ class FollowingSession(Generic[HostObject]):
         self, items: Sequence[HostItem[HostObject]], branched: bool, new_messages: int
     ) -> FollowedRequest[HostObject]:
         view = self._live.view
-        budget = self._runner.find_budget(view)
+        budget, window = self._runner.find_budget(view), self._runner.window
         ids = self._match(items)
         assert len(ids) == len(items), "each message of the host is in the log"
         arrangement = self._arrange(items, view)
@@ -468,7 +468,7 @@ class FollowingSession(Generic[HostObject]):
             view_items=view.items,
             view_size=len(view.items),
             was_edited=view.first_edit_seq > 0,
-            window=self._runner.window,
+            window=window,
             decisions=self._runner.last_decisions,
         )
 

@@ -20,6 +20,7 @@ from tidegate.core.events import (
     HostMessageAdded,
     HostNote,
     MessageAdded,
+    NoteAdded,
 )
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import HANDOFF, Call, Message, Part, Text, Thinking, calls_of, compacts_history, result_of
@@ -53,10 +54,11 @@ _MAX_HIDDEN_BETWEEN: Final = 8
 class HostTree:
     """Pure: it is fed the events of the log and answers where a list of keys leaves the known branches.
 
-    `tip` is the last message of the current branch, empty before the first. `hidden` are the messages that the host
-    does not know. `has_added_tool`: a tool was once offered that the host does not know. `is_left`: the log went on
-    without the host, because someone continued the session with another program. `has_handoff`: a record of the work of
-    other clients was put before messages of the host. `speaker` is the client that spoke last, if the log says so.
+    `tip` is the last message of the current branch, empty before the first; `tokens` are those of that branch as the
+    host has it, before any edit and after what a provider compacted. `hidden` are the messages that the host does not
+    know. `has_added_tool`: a tool was once offered that the host does not know. `is_left`: the log went on without the
+    host, because someone continued the session with another program. `has_handoff`: a record of the work of other
+    clients was put before messages of the host. `speaker` is the client that spoke last, if the log says so.
     `stored_answers` are those that the provider stored, by their ids.
     """
 
@@ -67,7 +69,7 @@ class HostTree:
         self._parents: dict[str, str] = {}
         self._turns: list[int] = [0]  # the events after which the tip is another
         self._tips: list[str] = [ROOT]
-        self.tip = ROOT
+        self.tip, self.tokens = ROOT, 0
         self._last: tuple[str, Message] | None = None  # the newest message and its parent
         self._calls: dict[str, tuple[HiddenCall, ...]] = {}  # by the answer that made them
         self._results: dict[str, dict[str, str]] = {}  # by answer and hidden call: the message with the result
@@ -81,11 +83,6 @@ class HostTree:
         self.stored_answers: dict[str, StoredAnswer] = {}
         for event in events:
             self.feed(event)
-
-    @property
-    def tokens(self) -> int:
-        """The tokens of the current branch as the host has it, before any edit and after what a provider compacted."""
-        return self._totals[self.tip]
 
     def feed(self, event: Event) -> None:
         what = event.payload
@@ -111,7 +108,11 @@ class HostTree:
             self._resume.setdefault(self.tip, event.seq - 1)
             self.is_left = False
             self._move(event.seq, self._tips[bisect_right(self._turns, what.edit) - 1])
-        elif is_note(what, HiddenCalls) and self._last is not None:
+        elif isinstance(what, NoteAdded):
+            self._feed_note(event.seq, what)
+
+    def _feed_note(self, seq: int, what: NoteAdded) -> None:
+        if is_note(what, HiddenCalls) and self._last is not None:
             self._hide_calls(*self._last, HiddenCalls.unpack(what).calls)
         elif is_note(what, StoredAnswerNote) and self._last is not None:
             answer = describe_stored_answer(StoredAnswerNote.unpack(what), self._last[1].id)
@@ -120,16 +121,16 @@ class HostTree:
             self.speaker = read_client_note(what)
         elif is_note(what, HandoffNote):  # the record itself is the next event
             if read_handoff_note(what).is_return:
-                self._resume[self.tip] = event.seq + 1
+                self._resume[self.tip] = seq + 1
             else:  # what begins alike begins without it
-                self._resume.setdefault(self.tip, event.seq - 1)
+                self._resume.setdefault(self.tip, seq - 1)
         elif is_note(what, ToolsSet):
             self.has_added_tool = self.has_added_tool or not isinstance(what, HostNote)
 
     def _move(self, seq: int, tip: str) -> None:
         self._turns.append(seq)
         self._tips.append(tip)
-        self.tip = tip
+        self.tip, self.tokens = tip, self._totals[tip]
 
     def _hide_calls(self, parent: str, answer: Message, calls: tuple[HiddenCall, ...]) -> None:
         """The newest answer has hidden calls. If it has no others, the turn goes on without the host."""

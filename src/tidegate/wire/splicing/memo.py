@@ -127,12 +127,8 @@ class WriteMemo:
 
     def __init__(self) -> None:
         self._last: WrittenStart | None = None
-
-    @property
-    def size(self) -> int:
+        self.size = 0
         """The bytes that are kept."""
-        last = self._last
-        return len(last.source) + len(last.text) if last is not None else 0
 
     def find(self, body: bytes, items: ItemSpans, units: Sequence[object]) -> WrittenStart | None:
         """The start of this view, if it was written before from the same bytes."""
@@ -144,4 +140,5 @@ class WriteMemo:
 
     def keep(self, body: bytes, items: ItemSpans, units: Sequence[object], place: int, text: bytes) -> None:
         """Keep what was written for these units from the items before `place`."""
-        self._last = WrittenStart(units, body[items.starts[0] : items.starts[place]], place, text)
+        source = body[items.starts[0] : items.starts[place]]
+        self._last, self.size = WrittenStart(units, source, place, text), len(source) + len(text)

@@ -7,7 +7,7 @@ those of the user are marked (`core/text/client_texts.py`).
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,7 +16,6 @@ from tidegate.core.messages import CLIENT_NOTE, OPAQUE_MEDIA, Image, Message, Pa
 from tidegate.core.text.client_texts import mark_client_texts, mark_texts_beside_results
 from tidegate.wire.parsing import build_tool_message, encode_json_text, join_text_parts, repair_unicode
 from tidegate.wire.rendering.blocks import JsonObject
-from tidegate.wire.splicing.memo import ReadMemo
 
 REPEATED: Final = object()
 """Stands for a block that says the same as another one of its item. It belongs to no unit, and no view has it."""
@@ -190,12 +189,6 @@ def mark_after(message: Message, before: Message | None) -> Message:
     """Mark the texts of the message that comes after `before` in the client's list."""
     after_result = before is not None and (before.role == "tool" or before.kind == CLIENT_NOTE)
     return mark_client_texts(message, after_result=after_result)
-
-
-class ReadRequest(Protocol):
-    """The reader of a dialect. With the `memo` of the client's last request it reads only what is new."""
-
-    def __call__(self, body: JsonObject, memo: ReadMemo | None = None) -> HostRequest: ...
 
 
 # --- units of a view ------------------------------------------------------------------------------------------------
