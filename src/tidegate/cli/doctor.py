@@ -76,7 +76,7 @@ def _check_provider(options: argparse.Namespace) -> int:
     print(plan.describe())
     if not options.yes:
         if not sys.stdin.isatty():
-            raise BadInput("The check spends money.", "Say --yes if that is all right.")
+            raise BadInput("The check costs money.", "Add --yes to allow it.")
         if ask_line("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was sent.")
             return EXIT_OK

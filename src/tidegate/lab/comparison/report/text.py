@@ -171,7 +171,7 @@ def _format_verdict(each: PairVerdict) -> str:
 
 
 def _render_pairs(window: WindowFindings, width: int | None) -> list[str]:
-    """Every policy against every other, a sign each. Of two there is the table above."""
+    """Every policy against every other, with one sign for each pair. Two policies have the table above."""
     policies = [each.policy for each in window.means]
     if len(policies) < 3:
         return []
