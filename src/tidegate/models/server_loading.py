@@ -21,7 +21,7 @@ _LOAD_SECONDS: Final = 180.0
 async def load_with_window(
     model: str, tokens: int, *, wire: str, base_url: str, key: str = "", headers: Mapping[str, str] | None = None
 ) -> ProbeResult | None:
-    """Load a model with a window of so many tokens, or as many as it allows. None if the server has no interface for it.
+    """Load a model with a window of so many tokens, or as many as it allows. None if the server cannot do that.
 
     The result is the window that the model has now.
     """

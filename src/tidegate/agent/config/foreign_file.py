@@ -64,7 +64,7 @@ def _to_shape(node: YamlNode) -> object:
 
 
 def find_foreign_name(text: str, setting: str) -> str:
-    """Return the name of a setting in this file of another system; "" if it is not such a file, or has no name for it."""
+    """Return the name of a setting in this file of another system; "" if it is another file, or has no name for it."""
     values = _read_object(text)
     preset = find_preset_of_aliases(frozenset(values))
     aliases = load(preset).aliases if preset else {}
