@@ -108,7 +108,7 @@ RULES = [
 # Both together.
 
 
-def merged(one: list[Rate] | None, two: list[Rate] | None) -> list[Rate] | None:
+def merge_rates(one: list[Rate] | None, two: list[Rate] | None) -> list[Rate] | None:
     """The first, with what only the second knows of the cache, if they agree on all else."""
     if not one or not two or len(one) != len(two):
         return one or two
@@ -157,7 +157,7 @@ class Catalog:
                 TOGETHER_GENAI.get(genai_window, genai_window),
             )
         window = PROMISED.get(name) or KNOWN.get(key) or litellm_window or genai_window
-        prices = merged(one.get("prices"), two.get("prices"))
+        prices = merge_rates(one.get("prices"), two.get("prices"))
         if key in self.models or not window or not (prices or key in KNOWN):
             return
         output = one.get("output")
@@ -173,7 +173,7 @@ class Catalog:
         apart: Entry = {}
         if set(windows.values()) - {entry["window"]}:
             apart["window"] = windows
-        if one.get("prices") and two.get("prices") and merged(two["prices"], one["prices"]) != entry["prices"]:
+        if one.get("prices") and two.get("prices") and merge_rates(two["prices"], one["prices"]) != entry["prices"]:
             apart["prices"] = {GENAI: two["prices"]}
         if apart:
             self.differences[key] = apart
@@ -200,7 +200,7 @@ def document(catalog: Catalog, wheels: list[Wheel], today: date) -> Entry:
     }
 
 
-def rendered(content: Entry) -> str:
+def render_catalog(content: Entry) -> str:
     """One model a line: a change of the sources is then a change of lines that can be read."""
     head = {key: value for key, value in content.items() if key not in ("models", "differences")}
     lines = [f" {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}," for key, value in head.items()]
@@ -223,7 +223,7 @@ def main() -> int:
     catalog = Catalog(litellm_models(wheels[0]), genai_models(wheels[1], today))
     catalog.build()
     content = document(catalog, wheels, today)
-    text = rendered(content)
+    text = render_catalog(content)
     size = len(text.encode())
     print(f"{len(content['models'])} models, {len(content['differences'])} differences, {size:,} bytes")
     if size > MOST_BYTES:

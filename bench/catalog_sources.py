@@ -111,7 +111,7 @@ def genai_models(wheel: Wheel, today: date) -> dict[str, list[Listed]]:
     tree = ast.parse(wheel.archive.read("genai_prices/data.py"))
     providers: dict[str, list[Listed]] = {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and called(node) == "Provider":
+        if isinstance(node, ast.Call) and name_of_call(node) == "Provider":
             fields = arguments(node)
             listed = [arguments(model) for model in fields["models"].elts]
             providers[fields["id"].value] = [
@@ -120,7 +120,7 @@ def genai_models(wheel: Wheel, today: date) -> dict[str, list[Listed]]:
     return providers
 
 
-def called(node: ast.Call) -> str:
+def name_of_call(node: ast.Call) -> str:
     return node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
 
 
@@ -142,7 +142,7 @@ def in_force(listed: list[dict[str, Any]], today: date) -> Any:
     """The last that holds today. Hours of the day are passed over: what stands last is taken."""
     for each in reversed(listed):
         when = each.get("constraint")
-        if when is None or called(when) != "StartDateConstraint":
+        if when is None or name_of_call(when) != "StartDateConstraint":
             return each["prices"]
         if date(*(part.value for part in arguments(when)["start_date"].args)) <= today:
             return each["prices"]
@@ -159,7 +159,7 @@ def genai_rates(values: dict[str, Any]) -> Iterator[Rate]:
     steps: dict[int, dict[str, float | None]] = {0: {}}
     for theirs, ours in fields.items():
         node = values.get(theirs)
-        if isinstance(node, ast.Call) and called(node) == "TieredPrices":
+        if isinstance(node, ast.Call) and name_of_call(node) == "TieredPrices":
             tiered = arguments(node)
             steps[0][ours] = decimal(tiered["base"])
             for tier in map(arguments, tiered["tiers"].elts):
@@ -175,14 +175,14 @@ def decimal(node: Any) -> float:
     return float(node.args[0].value) if isinstance(node, ast.Call) else float(node.value)
 
 
-def meant(clause: Any, name: str) -> bool:
+def matches_name(clause: Any, name: str) -> bool:
     """Does a clause of genai-prices mean this name?"""
     (kind,) = arguments(clause).values()
-    match called(clause):
+    match name_of_call(clause):
         case "ClauseOr":
-            return any(meant(each, name) for each in kind.elts)
+            return any(matches_name(each, name) for each in kind.elts)
         case "ClauseAnd":
-            return all(meant(each, name) for each in kind.elts)
+            return all(matches_name(each, name) for each in kind.elts)
         case "ClauseEquals":
             return bool(name == kind.value.lower())
         case "ClauseStartsWith":
@@ -193,4 +193,4 @@ def meant(clause: Any, name: str) -> bool:
             return kind.value.lower() in name
         case "ClauseRegex":
             return re.search(kind.value, name, re.IGNORECASE) is not None
-    raise SystemExit(f"genai-prices has a new kind of clause: {called(clause)}")
+    raise SystemExit(f"genai-prices has a new kind of clause: {name_of_call(clause)}")

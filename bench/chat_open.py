@@ -45,7 +45,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         sizes = (options.short, options.long)
         for size in sizes:
-            made(Path(folder) / str(size), size)
+            make_stored_session(Path(folder) / str(size), size)
         rounds = [{size: in_terminal(Path(folder) / str(size)) for size in sizes} for _ in range(options.rounds)]
     figures = {size: best([each[size] for each in rounds]) for size in sizes}
     if options.json:
@@ -64,13 +64,13 @@ def report(figures: dict[int, dict[str, float]]) -> None:
         ratio = other / one if one else 1.0
         verdict = ""
         if key in UNDER:
-            verdict = judged(max(one, other) < UNDER[key], f"under {UNDER[key] * 1000:,.0f} ms")
+            verdict = format_verdict(max(one, other) < UNDER[key], f"under {UNDER[key] * 1000:,.0f} ms")
         elif key in STEADY:
-            verdict = judged(ratio < GROWN, f"ratio under {GROWN}")
+            verdict = format_verdict(ratio < GROWN, f"ratio under {GROWN}")
         print(f"{name:44}{one * 1000:>14,.1f} ms{other * 1000:>15,.1f} ms{ratio:8.2f}  {verdict}".rstrip())
 
 
-def judged(holds: bool, bar: str) -> str:
+def format_verdict(holds: bool, bar: str) -> str:
     return f"{'holds' if holds else 'DOES NOT HOLD'}: {bar}"
 
 
@@ -96,7 +96,7 @@ def best(rounds: list[dict[str, float]]) -> dict[str, float]:
     return {key: min(each[key] for each in rounds) for key in NAMES}
 
 
-def made(folder: Path, messages: int) -> None:
+def make_stored_session(folder: Path, messages: int) -> None:
     """A session of so many messages, kept; then opened and closed once more, as it would be in use."""
     from tidegate import DataFolder, Session
     from tidegate.store.log import MemoryLog
@@ -104,8 +104,8 @@ def made(folder: Path, messages: int) -> None:
     log = MemoryLog()
     turns = messages // 4
     own = max(0, turns - OWN)
-    talked(Session("gpt-4o", window=16_000, log=log, count="chars/4", policy=FILLED_BY), range(own))
-    talked(Session("gpt-4o", window=16_000, log=log, count="chars/4"), range(own, turns))
+    add_turns(Session("gpt-4o", window=16_000, log=log, count="chars/4", policy=FILLED_BY), range(own))
+    add_turns(Session("gpt-4o", window=16_000, log=log, count="chars/4"), range(own, turns))
     data = DataFolder(folder / "data", secrets=[])
     records = log.records()
     for start in range(0, len(records), 500):
@@ -115,7 +115,7 @@ def made(folder: Path, messages: int) -> None:
     data.close()
 
 
-def talked(session: "Session", turns: range) -> None:
+def add_turns(session: "Session", turns: range) -> None:
     """A question, a call, its result and an answer for each; every request prepared, every report kept."""
     for number in turns:
         session.add({"role": "user", "content": f"Question {number}: why is step {number} slow?"})

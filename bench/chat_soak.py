@@ -60,7 +60,7 @@ class Answered(NamedTuple):
     failure: str
 
 
-async def answered(agent: Agent, text: str) -> Answered:
+async def run_turn(agent: Agent, text: str) -> Answered:
     estimate = prompt_tokens = answer_tokens = refusals = 0
     stop, words, failure = "", "", ""
     stages: list[str] = []
@@ -110,7 +110,7 @@ async def soak(options: argparse.Namespace) -> int:
     try:
         for number in range(1, options.turns + 1):
             start = time.process_time()
-            turn = await answered(agent, SAYINGS[(number - 1) % len(SAYINGS)])
+            turn = await run_turn(agent, SAYINGS[(number - 1) % len(SAYINGS)])
             seconds = time.process_time() - start
             ratio = turn.told / turn.asked if turn.asked else 0.0
             failures += bool(turn.failure)

@@ -93,7 +93,7 @@ def main() -> int:
     options = parser.parse_args()
     out = Path(options.out).resolve()
     with somewhere() as folder:
-        screens = asyncio.run(played(folder))
+        screens = asyncio.run(play_story(folder))
         if options.show:
             for screen in screens:
                 print(f"=== {screen.name}\n{screen.text}")
@@ -143,26 +143,26 @@ def somewhere() -> Iterator[Path]:
 # --- the app ----------------------------------------------------------------------------------------------------------
 
 
-async def played(folder: Path) -> list[Screen]:
+async def play_story(folder: Path) -> list[Screen]:
     clock, turns = Clock(), story()
     provider = Model(clock, turns)
-    async with staged(folder, clock, provider) as (app, pilot):
+    async with open_stage(folder, clock, provider) as (app, pilot):
         for turn in turns:
             clock.now += 45
-            await spoken(app, pilot, turn, provider)
-        chat = taken(app, "chat", "tidegate chat")
+            await type_turn(app, pilot, turn, provider)
+        chat = take_screen(app, "chat", "tidegate chat")
         await pilot.resize_terminal(*PANE)
         await pilot.press("f2")
         await until(pilot, lambda: isinstance(app.screen, ContextPane) and app.screen.figures is not None, "F2")
-        await chosen(app, pilot, "stands for")
-        context = taken(app, "context", "tidegate chat: F2")
+        await choose_line(app, pilot, "stands for")
+        context = take_screen(app, "context", "tidegate chat: F2")
         await pilot.resize_terminal(*TIMELINE)
         await pilot.press("tab", "end")
         await pilot.pause()
-        return [chat, context, taken(app, "timeline", "tidegate chat: F2, tab")]
+        return [chat, context, take_screen(app, "timeline", "tidegate chat: F2, tab")]
 
 
-async def spoken(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -> None:
+async def type_turn(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -> None:
     """A turn, or a command, to its end."""
     all_said = len(provider.requests) + len(turn.answers)
     app.composer.replace_text(MessageDraft(turn.user))
@@ -173,7 +173,7 @@ async def spoken(app: ChatApp, pilot: Pilot[int], turn: Turn, provider: Model) -
     await idle(app, pilot)
 
 
-async def chosen(app: ChatApp, pilot: Pilot[int], why: str) -> None:
+async def choose_line(app: ChatApp, pilot: Pilot[int], why: str) -> None:
     """Down to the line whose reason has these words."""
     for _ in range(LOOKS):
         await pilot.press("down")
@@ -183,7 +183,7 @@ async def chosen(app: ChatApp, pilot: Pilot[int], why: str) -> None:
 
 
 @asynccontextmanager
-async def staged(folder: Path, clock: Clock, provider: Model) -> AsyncIterator[tuple[ChatApp, Pilot[int]]]:
+async def open_stage(folder: Path, clock: Clock, provider: Model) -> AsyncIterator[tuple[ChatApp, Pilot[int]]]:
     """The workspace is named without its place: the prompt tells it to the model, and it would differ each time."""
     workspace = Path(PROJECT)
     workspace.mkdir()
@@ -226,7 +226,7 @@ def text_of(app: object) -> str:
     return "\n".join(strip.text.rstrip() for strip in app.screen._compositor.render_strips())
 
 
-def taken(app: ChatApp, name: str, title: str) -> Screen:
+def take_screen(app: ChatApp, name: str, title: str) -> Screen:
     width, height = app.size
     console = Console(
         width=width, height=height, file=io.StringIO(), force_terminal=True, color_system="truecolor", record=True

@@ -58,7 +58,7 @@ def rows(first: str) -> Iterator[tuple[Row, ...]]:
             subprocess.run([*git, "remove", "--force", folder], check=True)
 
 
-def timed(row: Row, messages: Sequence[dict[str, Any]], window: int, repeat: int) -> list[float]:
+def time_calls(row: Row, messages: Sequence[dict[str, Any]], window: int, repeat: int) -> list[float]:
     """Seconds of each call."""
     task = {"policy": row.policy, "settings": row.settings, "window": window, "messages": messages}
     around = os.environ | ({"PYTHONPATH": row.source} if row.source else {})
@@ -88,18 +88,18 @@ def main() -> int:
             tokens = sum(map(ruler.count_message, recording.messages)) / ruler.units_per_token
             for window in windows:
                 for row in every if tokens > options.longer * window else ():
-                    seconds[window, row.name] += timed(row, recording.messages, window, options.repeat)
+                    seconds[window, row.name] += time_calls(row, recording.messages, window, options.repeat)
             print(recording.name, file=sys.stderr, flush=True)
     print("| window | calls | policy | median call, ms | nine in ten | longest | all | default / this one |")
     print("|---|---|---|---|---|---|---|---|")
     for window in windows:
         ours = sum(seconds[window, "default"])
         for row in every:
-            print(shown(window, row.name, seconds[window, row.name], ours))
+            print(format_row(window, row.name, seconds[window, row.name], ours))
     return 0
 
 
-def shown(window: int, name: str, calls: list[float], ours: float) -> str:
+def format_row(window: int, name: str, calls: list[float], ours: float) -> str:
     ms = [1e3 * each for each in sorted(calls)]
     tenth = ms[len(ms) * 9 // 10]
     cells = f"{window:,} | {len(ms):,} | {name} | {statistics.median(ms):.3f} | {tenth:.3f} | {ms[-1]:.1f}"

@@ -177,7 +177,7 @@ def cell(line: Line | None, ours: Line | None = None) -> str:
     return f"{number} ({figure / base:,.1f}x)" if base and base > 0 and line is not ours else number
 
 
-def seen(lines: list[Line]) -> str:
+def find_view_size(lines: list[Line]) -> str:
     """Messages in the held view after the last call, at the largest size measured."""
     at = [line for line in lines if "visible" in line]
     return f"{at[-1]['visible']:,}" if at else ""
@@ -192,7 +192,7 @@ def table(mode: str, lines: list[Line]) -> list[str]:
     for row in rows:
         cells = [cell(by.get((row.name, size)), by.get((OURS, size))) for size in sizes]
         own = [by[row.name, size] for size in sizes if (row.name, size) in by]
-        grid.append([row.name, row.history, *cells, seen(own)])
+        grid.append([row.name, row.history, *cells, find_view_size(own)])
     widths = [max(len(line[column]) for line in grid) for column in range(len(grid[0]))]
     lines_of_table = [TITLES[mode]]
     for line in grid:

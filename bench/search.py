@@ -83,7 +83,7 @@ def content(message: dict[str, object]) -> str:
     return value if isinstance(value, str) else ""
 
 
-def sampled(folder: Path, most: int) -> tuple[list[Text], list[Said]]:
+def sample_texts(folder: Path, most: int) -> tuple[list[Text], list[Said]]:
     """Texts of users and tools, and the assistant's sentences, from recordings spread over the folder."""
     texts: list[Text] = []
     sentences: list[Said] = []
@@ -161,7 +161,7 @@ def by_meaning(model: str, texts: Sequence[Text], queries: Sequence[Query]) -> t
     return ranks, {"disk_bytes": answer["vector_bytes"] + answer["package_bytes"], **answer}
 
 
-def fused(some: Ranks, others: Ranks) -> Ranks:
+def fuse_ranks(some: Ranks, others: Ranks) -> Ranks:
     ranks: Ranks = []
     for lists in zip(some, others, strict=True):
         scores: Counter[int] = Counter()
@@ -182,7 +182,7 @@ class Score(NamedTuple):
     mrr: float
 
 
-def scored(queries: Sequence[Query], ranks: Ranks, kind: str) -> Score:
+def score_ranks(queries: Sequence[Query], ranks: Ranks, kind: str) -> Score:
     at = [
         ranking.index(query.wanted) + 1 if query.wanted in ranking else 0
         for query, ranking in zip(queries, ranks, strict=True)
@@ -197,7 +197,7 @@ def scored(queries: Sequence[Query], ranks: Ranks, kind: str) -> Score:
     )
 
 
-def parsed() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--messages", type=int, default=400, help="texts in the corpus")
@@ -206,7 +206,7 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def ranked(
+def rank_all(
     texts: Sequence[Text], queries: Sequence[Query], models: Sequence[str]
 ) -> tuple[dict[str, Ranks], dict[str, dict[str, float]]]:
     """Every way to search, and what each costs."""
@@ -216,22 +216,22 @@ def ranked(
         ways["full text"], costs["full text"] = by_words(texts, queries, Path(folder))
     for model in models:
         ways[model], costs[model] = by_meaning(model, texts, queries)
-        ways[f"full text + {model}"] = fused(ways["full text"], ways[model])
+        ways[f"full text + {model}"] = fuse_ranks(ways["full text"], ways[model])
     return ways, costs
 
 
 def main() -> int:
-    options = parsed()
+    options = parse_options()
     models = options.models.split(",") if options.models and PYTHON.exists() else []
     if not models:
         print("no embeddings: none asked for, or no environment (make peers)", file=sys.stderr)
-    texts, sentences = sampled(options.folder, options.messages)
+    texts, sentences = sample_texts(options.folder, options.messages)
     queries = list(questions(texts, sentences))[: 2 * MOST_QUERIES]
     notes = [Text("notes", number, note) for number, (note, _) in enumerate(NOTES, 1)]
     queries += [Query("paraphrased", question, len(texts) + at) for at, (_, question) in enumerate(NOTES)]
     alone = [Query("paraphrased, notes alone", question, at) for at, (_, question) in enumerate(NOTES)]
-    ways, costs = ranked([*texts, *notes], queries, models)
-    for way, ranks in ranked(notes, alone, models)[0].items():
+    ways, costs = rank_all([*texts, *notes], queries, models)
+    for way, ranks in rank_all(notes, alone, models)[0].items():
         shift = [[place + len(texts) for place in some] for some in ranks]
         ways[way] = ways[way] + shift
     queries += [query._replace(wanted=query.wanted + len(texts)) for query in alone]
@@ -248,7 +248,7 @@ def report(
     as_json: bool,
 ) -> None:
     kinds = list(dict.fromkeys(query.kind for query in queries))
-    scores = {way: {kind: scored(queries, ranks, kind) for kind in kinds} for way, ranks in ways.items()}
+    scores = {way: {kind: score_ranks(queries, ranks, kind) for kind in kinds} for way, ranks in ways.items()}
     if as_json:
         plain = {way: {kind: score._asdict() for kind, score in some.items()} for way, some in scores.items()}
         print(json.dumps({"texts": len(texts), "scores": plain, "costs": costs}, indent=1))

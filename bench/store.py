@@ -113,7 +113,7 @@ class Bench:
     def __init__(self, folder: Path, options: argparse.Namespace) -> None:
         self.folder = folder
         self.given = options
-        self.preload = _built(folder)
+        self.preload = _build_library(folder)
 
     def place(self) -> str:
         return tempfile.mkdtemp(dir=self.folder)
@@ -130,7 +130,7 @@ class Bench:
                 runner.close()
 
 
-def _built(folder: Path) -> str:
+def _build_library(folder: Path) -> str:
     """The library that counts fsyncs; nothing without a C compiler."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     library = folder / "syncs.so"
@@ -295,10 +295,10 @@ def reopen(bench: Bench) -> Iterator[Line]:
                     by_size[count] += [figures] if turn else []  # the first turn has what a process does once
                 full.append(them.ask("reopen", folder=theirs, size=10_000))
             calls = us.ask("counted", folder=ours, size=sizes[-1])
-    yield from _reopened(sizes, by_size, full, calls)
+    yield from _report_reopening(sizes, by_size, full, calls)
 
 
-def _reopened(
+def _report_reopening(
     sizes: list[int], by_size: dict[int, list[Figures]], full: list[Figures], calls: Figures
 ) -> Iterator[Line]:
     best = {count: min(figures["wall"] for figures in by_size[count]) for count in sizes}
@@ -321,13 +321,13 @@ def _reopened(
 # --- the report ---------------------------------------------------------------------------------------------------
 
 
-def shown(line: Line) -> str:
+def format_line(line: Line) -> str:
     verdict = {True: "holds", False: "MISSED", None: ""}[line.holds]
     value = "-" if line.value is None else f"{line.value:,.2f}"
     return f"{line.what:<66} {value:>9}  {line.bar:<7} {verdict:<7} {line.note}"
 
 
-def parsed() -> argparse.Namespace:
+def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default=",".join(PARTS), help="some of the parts, with commas between")
     parser.add_argument("--rounds", type=int, default=36, help="rounds of appends that count")
@@ -349,7 +349,7 @@ def parsed() -> argparse.Namespace:
 
 
 def main() -> int:
-    options = parsed()
+    options = parse_options()
     parts: dict[str, Callable[[Bench], Iterator[Line]]] = {
         "append": append,
         "crowd": crowd,
@@ -364,10 +364,10 @@ def main() -> int:
             try:
                 for line in parts[name](bench):
                     lines.append(line)
-                    print(shown(line), file=sys.stderr if options.json else sys.stdout, flush=True)
+                    print(format_line(line), file=sys.stderr if options.json else sys.stdout, flush=True)
             except Absent as absent:
                 lines.append(Line(name, None, "", None, str(absent)))
-                print(shown(lines[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
+                print(format_line(lines[-1]), file=sys.stderr if options.json else sys.stdout, flush=True)
             except KeyboardInterrupt:
                 break
     if options.json:

@@ -114,7 +114,7 @@ def print_faults(case: Case, reports: Sequence[ReplayReport]) -> None:
         print(f"  {case.preset} {case.window} {case.how} {report.name}: {'; '.join(what)}")
 
 
-def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+def parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--sample", type=int, default=0, metavar="N", help="only N recordings, spread over the folder")
@@ -126,7 +126,7 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    options = parsed(argv)
+    options = parse_options(argv)
     paths = recording_file.find_chat_recordings([options.folder])
     if options.sample:
         paths = paths[:: max(1, len(paths) // options.sample)][: options.sample]

@@ -28,7 +28,7 @@ def _syncs() -> int | None:
     return None if counter is None else int(counter())
 
 
-async def _measured(job: Job) -> dict[str, Any]:
+async def _measure_job(job: Job) -> dict[str, Any]:
     before = _syncs()
     cpu = time.process_time_ns()
     wall = time.perf_counter_ns()
@@ -49,7 +49,7 @@ async def _serve(runner: object) -> None:
     for line in sys.stdin:
         command = json.loads(line)
         try:
-            figures = await _measured(getattr(runner, command.pop("do"))(**command))
+            figures = await _measure_job(getattr(runner, command.pop("do"))(**command))
         except Exception as failure:  # noqa: BLE001 # whatever a library raises is its row's answer
             figures = {"failed": f"{type(failure).__name__}: {failure}"[:500]}
         print(json.dumps(figures), flush=True)

@@ -33,7 +33,7 @@ class Reopening:
         """
 
         def job() -> dict[str, int]:
-            records = list(_grown(size))
+            records = list(_grow_session(size))
             data = DataFolder(folder)
             for at in range(0, len(records), 1000):
                 data.store.append(str(size), at, records[at : at + 1000])
@@ -89,7 +89,7 @@ class Reopening:
         return job
 
 
-def _grown(size: int) -> Iterator[bytes]:
+def _grow_session(size: int) -> Iterator[bytes]:
     session = Session(MODEL, **SETTINGS)
     fresh = 0
     for one in make_messages(0, size):

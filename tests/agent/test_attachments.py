@@ -87,7 +87,7 @@ def asked(model: str, more: str = "") -> list[bytes]:
 
 
 def test_a_model_that_takes_none_is_not_sent_one() -> None:
-    with pytest.raises(BadInput, match=r"deepseek-chat takes no pictures.*models\.deepseek-chat\.images"):
+    with pytest.raises(BadInput, match=r"deepseek-chat does not accept pictures.*models\.deepseek-chat\.images"):
         asked("deepseek-chat")
     assert b"image_url" in asked("deepseek-chat", "models: {deepseek-chat: {images: true}}\n")[0]
     assert b"image_url" in asked("gpt-4o")[0]

@@ -191,7 +191,7 @@ def test_turns_and_time_are_bounded() -> None:
         await asyncio.sleep(60)
         return "Too late."
 
-    with pytest.raises(GiveUp, match="had its 1 turns"):
+    with pytest.raises(GiveUp, match="limit of 1 turn"):
         talk(["Yes.", "No."], "One.", "Two.", config="execution: {max_turns: 1}")
     with pytest.raises(GiveUp, match=r"longer than 0\.05 s"):
         talk([never], "One.", config="execution: {timeout: 0.05}")

@@ -80,7 +80,7 @@ def test_an_open_agent_is_steered() -> None:
     happened = steering()
     assert UserSteered("Not the linker.") in happened
     assert happened[-1] == TurnEnded("end")
-    with pytest.raises(GiveUp, match="has had its 1 turns"):
+    with pytest.raises(GiveUp, match="limit of 1 turn"):
         steering("execution: {max_turns: 1}")
 
 

@@ -33,7 +33,7 @@ OVERFLOW = classify_response(
 
 
 def truth_of(model: str = "gpt-4o", **more: Any) -> WindowResolver:
-    return WindowResolver(model, **{"learned": LearnedWindows()} | more)
+    return WindowResolver(model, **{"learned_windows": LearnedWindows()} | more)
 
 
 def test_the_order() -> None:

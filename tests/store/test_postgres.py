@@ -299,7 +299,7 @@ def test_a_hole_says_where_it_ends_and_can_be_filled(store: PostgresStore, store
     run_sql(store_url, "delete from tidegate_records where seq between 5 and 9 or seq > 18")
     for start, gap in ((1, (5, 9)), (7, (7, 9)), (10, (19, 20))):
         with pytest.raises(
-            DamagedData, match=rf"Records {gap[0]} to {gap[1]} of.*go on from record {gap[1] + 1}"
+            DamagedData, match=rf"Records {gap[0]} to {gap[1]} of.*continue from record {gap[1] + 1}"
         ) as hole:
             list(store.read("s", start))
         assert (hole.value.first_record, hole.value.last_record) == gap

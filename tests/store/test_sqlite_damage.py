@@ -50,7 +50,7 @@ def test_a_damaged_segment_is_named_and_all_else_is_read(tmp_path: Path) -> None
     db.commit()
     db.close()
     store = SqliteStore(tmp_path)
-    with pytest.raises(DamagedData, match=r"Records 65 to 128 of session 'mine'.*go on from record 129"):
+    with pytest.raises(DamagedData, match=r"Records 65 to 128 of session 'mine'.*continue from record 129"):
         list(store.read("mine"))
     with pytest.raises(DamagedData, match=r"Records 100 to 128"):
         list(store.read("mine", 100))

@@ -117,7 +117,7 @@ def check_equal_cost(looked: Looked, made: Json) -> None:
     rows = {row[0]: row for row in looked.cells("#equal table.against")}
     equal = made["windows"][0]["equal_cost"]
     assert list(rows) == POLICIES[1:]
-    words = {"better": "better", "partly better": "better in 1 of 2", "trade": "a trade", "": "not told apart"}
+    words = {"better": "better", "partly better": "better in 1 of 2", "trade": "a trade", "": "undecided"}
     for each in equal:
         row = rows[each["against"]]
         assert float(row[1]) == pytest.approx(each["their_cost"], abs=5e-4)
@@ -163,7 +163,7 @@ def check_differences(looked: Looked, made: Json) -> None:
     for each in paired:
         row = rows[each["policy"]]
         assert number(row[1], "share") == near(each["mean"], "share")
-        assert row[4] == (each["verdict"] or "not told apart")
+        assert row[4] == (each["verdict"] or "undecided")
     assert looked.text("#verdicts").count("a trade") == len(POLICIES) - 1 + 1  # and in the words above
 
 

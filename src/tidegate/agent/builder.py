@@ -203,7 +203,7 @@ class AgentBuilder(NamedTuple):
         return loaded
 
     async def _load_mcp_tools(self, config: ResolvedConfig) -> "LoadedTools":
-        """Load the tools of all MCP servers. They start at the same time, so that one that hangs delays no other."""
+        """Load the tools of all MCP servers. They start at the same time: one that hangs does not delay the others."""
         if not config.settings.mcp:
             return LoadedTools([], [])
         try:

@@ -273,7 +273,7 @@ class Agent:
 
 
 _INCOMPLETE_CALL = ToolResult(
-    "Not run: the call came incomplete. Make it again, shorter if it was cut off.", is_error=True
+    "Not run: the call is incomplete. Make it again, shorter if it was cut off.", is_error=True
 )
 NOT_RUN_AFTER_STEERING = ToolResult("Not run: the user said something new. Read that first.", is_error=True)
 

@@ -35,6 +35,7 @@ from tidegate.core.errors import BadInput, GiveUp
 from tidegate.core.events import UsageReported
 from tidegate.core.messages import Image, Message
 from tidegate.core.policy.policy import Policy
+from tidegate.core.text.plural import format_count
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.workspaces import note_workspace
 from tidegate.models.catalog import accepts_images
@@ -156,7 +157,8 @@ class OpenAgent:
         most = self.config.settings.execution.max_turns
         if most and self.session.view.total_turns >= most:
             raise GiveUp(
-                f"This session has had its {most} turns.", "Raise execution.max_turns, or start a new session."
+                f"This session has reached its limit of {format_count(most, 'turn')}.",
+                "Raise execution.max_turns, or start a new session.",
             )
 
     def _make_message(self, user_input: str | Message, images: Sequence[Image]) -> Message:
@@ -164,7 +166,7 @@ class OpenAgent:
         if self.accepts_images is False and any(isinstance(part, Image) for part in message.parts):
             model = self.connection.provider.model
             raise BadInput(
-                f"{model} takes no pictures.",
+                f"{model} does not accept pictures.",
                 f"Leave them out, or use a model that does; if it does, set models.{model}.images to true.",
             )
         return message

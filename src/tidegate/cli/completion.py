@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def list_completions(commands: Mapping[str, CompletedCommand], words: list[str]) -> list[str]:
-    """The words that may stand in the place of the last one. None where a file or any text may stand."""
+    """The words that can complete or replace the last one. None where a file or any text is expected."""
     *before, word_start = words
     command = commands.get(before[0]) if before else None
     if not before:

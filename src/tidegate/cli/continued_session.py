@@ -45,7 +45,7 @@ def _check_project(data: "DataFolder", name: str, folder: Path, origin: str) -> 
         line = clean_line(used_in)
         raise BadInput(
             f"The session {clean_line(name)} was last used in {line}, which is another project.",
-            f"If it shall go on here, add --from {line}: the client's provider then gets its words.",
+            f"To continue it here, add --from {line}: the client's provider then gets its words.",
         )
 
 

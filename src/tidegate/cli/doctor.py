@@ -22,7 +22,7 @@ address of the owner of PostgreSQL's tables, it migrates them and checks the ses
 --live PROVIDER checks a provider instead, with your key from its environment variable: edits inside a tool loop with
 thinking, what the provider reads from its cache after a sweep, the fields of its usage reports, its refusal of a
 request that is too long, and recall behind the gateway. It says before it starts what this can cost, never more than
-half a dollar. The report has neither your key nor anything of your sessions, so that you can paste it into an issue.
+half a dollar. The report has neither your key nor content of your sessions, so that you can paste it into an issue.
 """
 
 
@@ -76,7 +76,7 @@ def _check_provider(options: argparse.Namespace) -> int:
     print(plan.describe())
     if not options.yes:
         if not sys.stdin.isatty():
-            raise BadInput("The check spends money.", "Say --yes if that is all right.")
+            raise BadInput("The check costs money.", "Add --yes to allow it.")
         if ask_line("Go on? [y/N] ").strip().lower() not in ("y", "yes"):
             print("Nothing was sent.")
             return EXIT_OK

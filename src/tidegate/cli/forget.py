@@ -65,9 +65,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _check_options(options: argparse.Namespace) -> None:
     if (bool(options.session), bool(options.unused_for), options.everything).count(True) != 1:
-        raise BadInput(
-            "What is to be forgotten is not clear.", "Name a session, or give --unused-for DAYS, or --everything."
-        )
+        raise BadInput("It is not clear what to forget.", "Name a session, or give --unused-for DAYS, or --everything.")
     if options.everything and not options.tenant:
         raise BadInput("--everything needs --tenant.", "To remove everything of this computer, delete the data folder.")
     if options.words and (options.ids or not options.session):
@@ -161,7 +159,7 @@ def _confirm(options: argparse.Namespace, what: str) -> bool:
     if options.yes:
         return True
     if not sys.stdin.isatty():
-        raise BadInput(f"Forgetting {what} cannot be undone.", "Say --yes if you are sure.")
+        raise BadInput(f"Forgetting {what} cannot be undone.", "Add --yes if you are sure.")
     if ask_line(f"Forget {what}? This cannot be undone. [y/N] ").strip().lower() in ("y", "yes"):
         return True
     print("Nothing was done.")

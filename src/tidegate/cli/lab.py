@@ -31,7 +31,7 @@ and what it costs: means over sessions with 95% intervals over projects, and dif
 
 PATH is a session file of any known agent, a folder of them, a pattern in quotes, or a URL of object storage (extra
 `cluster`); --mine finds your own. Sessions longer than 1.5 windows are measured. Results are cached: a run that was
-stopped goes on, and one that is repeated is instant.
+stopped continues, and one that is repeated is instant.
 """
 _EPILOG = """\
 docs/lab.md explains the columns, what they do not show, and how to read an interval

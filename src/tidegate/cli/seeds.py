@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     root = find_checkout()
     if root is None:
         if options.run:
-            raise BadInput("There are no tests beside this installation.", "Run it in a checkout of tidegate.")
+            raise BadInput("This installation of tidegate has no tests.", "Run it in a checkout of tidegate.")
         print("tidegate: not in a checkout, so no tests are listed", file=sys.stderr)
     else:
         for unknown in link_tests(seeds, root):

@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
     out = Path(options.out)
     if out.exists():
-        raise BadInput(f"{out} is there already.", "Name another file with --out, or move it away.")
+        raise BadInput(f"{out} exists already.", "Name another file with --out, or move it away.")
     policy = load(options.policy)
     tunable = list_tunable_settings(policy, options.vary)
     lab_options = resolve_lab_options(options, (options.window,), (options.policy,))

@@ -47,7 +47,7 @@ def run(options: argparse.Namespace) -> int:
 
     path = Path(options.out or f"{session_file_key(options.session)}.html")
     if path.is_dir() or not path.parent.is_dir():
-        raise BadInput(f"{path} cannot be written.", "Name a file in a folder that is there, with --out.")
+        raise BadInput(f"{path} cannot be written.", "Name a file in an existing folder with --out.")
     config = read_view_config()
     mask = SecretMask(config.secrets)
     with open_data_folder(options) as data:

@@ -314,7 +314,7 @@ async def _run_client(
 
 
 def _make_environment(changes: Mapping[str, str]) -> dict[str, str]:
-    """The user's environment with the client's settings. A proxy must not stand between the client and the gateway."""
+    """The user's environment with the client's settings. The client must reach the gateway without a proxy."""
     direct = {
         name: ",".join(filter(None, [os.environ.get(name, ""), "127.0.0.1", "localhost"]))
         for name in ("NO_PROXY", "no_proxy")

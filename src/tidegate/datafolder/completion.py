@@ -1,4 +1,4 @@
-"""Completion of changes that a crash interrupted: whoever opens a session next completes those of the whole folder."""
+"""Completion of changes that a crash interrupted: the next opening of a session completes those of the whole folder."""
 
 from contextlib import suppress
 

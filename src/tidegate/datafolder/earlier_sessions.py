@@ -1,7 +1,7 @@
 """Recall from the earlier sessions of a project: those that were last used in the same folder.
 
-No other session is searched or read, whatever name is asked for. Secrets are masked before a text is cut. Only the
-current branch of a session is read.
+Other sessions are neither searched nor read, also if their name is given. Secrets are masked before a text is cut. Only
+the current branch of a session is read.
 """
 
 from pathlib import Path

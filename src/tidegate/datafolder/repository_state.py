@@ -1,7 +1,7 @@
 """The state of a folder's git repository when a client stopped, and what changed until the next one starts.
 
-Git is asked, not trusted: it runs no hooks, no file-system monitor, no filters and no programs of submodules, waits for
-no lock, and is stopped at a deadline. Without git, without a repository, or if it takes too long, nothing is said.
+Git is not trusted: it runs no hooks, no file-system monitor, no filters and no programs of submodules, waits for no
+lock, and is stopped at a deadline. Without git, without a repository, or if it takes too long, there is no state.
 """
 
 import os

@@ -133,7 +133,7 @@ class Snapshots:
                 path.unlink(missing_ok=True)
         except OSError as failure:
             cause = f"The snapshot {key} was not removed: {failure.strerror}."
-            raise NotKept(cause, "Look at the rights of its folder.") from failure
+            raise NotKept(cause, "Check the permissions of its folder.") from failure
 
     def saved_seq(self, key: str) -> int:
         """The seq up to which the view of this session was last saved or loaded here; 0 if it was not."""

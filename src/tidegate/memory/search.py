@@ -276,7 +276,7 @@ class Search:
 
 def _search_unavailable(failure: Exception) -> SearchUnavailable:
     return SearchUnavailable(
-        f"The search index cannot be used: {failure}.", "Look at the disk and the rights of its file."
+        f"The search index cannot be used: {failure}.", "Check the disk and the permissions of its file."
     )
 
 

@@ -1,7 +1,7 @@
 """Has a local server load a model with the window that is set, where its interface allows that.
 
 LM Studio loads a model at its first request with a window of its own choice, which may be much smaller than the one
-that tidegate was told to use. A model that is loaded already stays as it is: another program may be using it.
+that is set in tidegate. A model that is loaded already stays as it is: another program may be using it.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ _LOAD_SECONDS: Final = 180.0
 async def load_with_window(
     model: str, tokens: int, *, wire: str, base_url: str, key: str = "", headers: Mapping[str, str] | None = None
 ) -> ProbeResult | None:
-    """Load a model with a window of so many tokens, or as many as it allows. None if the server cannot be told.
+    """Load a model with a window of so many tokens, or as many as it allows. None if the server cannot do that.
 
     The result is the window that the model has now.
     """

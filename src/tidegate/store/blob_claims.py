@@ -76,7 +76,7 @@ class BlobClaims:
             return []
         except OSError as failure:
             raise DamagedData(
-                f"The claims cannot be read: {failure.strerror}.", "Look at the folder's rights."
+                f"The claims cannot be read: {failure.strerror}.", "Check the permissions of the folder."
             ) from failure
         return sorted(name for name in names if not name.startswith("."))
 

@@ -269,7 +269,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         return []
     except OSError as failure:
         raise DamagedData(
-            f"The folder {folder.name} cannot be read: {failure.strerror}.", "Look at its rights."
+            f"The folder {folder.name} cannot be read: {failure.strerror}.", "Check its permissions."
         ) from failure
 
 

@@ -35,7 +35,7 @@ def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.ti
         raise BadInput("This is neither a folder nor the URL of a store.", _STORE_URLS_REMEDY)
     if isinstance(url, str) and _LIBPQ_SETTINGS.match(text):
         raise BadInput(
-            "This reads like host=... password=..., not like a folder or a URL.",
+            "This looks like host=... password=..., not like a folder or a URL.",
             f"{_STORE_URLS_REMEDY} A folder of such a name is written with ./ before it.",
         )
     if not match:

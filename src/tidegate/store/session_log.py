@@ -152,8 +152,8 @@ class KeptLog:
             return
         if not (self._is_same_log() or self._was_rewritten()):
             raise SessionNotFound(
-                f"Session {self.session_name!r} was replaced meanwhile: record {self._known_record[0]} is another than"
-                " the one that was there.",
+                f"Session {self.session_name!r} was replaced meanwhile: record {self._known_record[0]} is not the"
+                " same.",
                 "Open the session again.",
             )
         for event in self._events(self.head + 1):

@@ -110,7 +110,7 @@ def test_all_keys_of_a_complete_file_hold(tmp_path: Path) -> None:
     assert f"[Summary: {SUMMARY}" in str(compacted)
     kept = [text for text in (*asks, *steps) if str(text).strip() in str(compacted)]
     assert len(kept) + ("third turn" in str(compacted)) == 6, "keep_recent of the brain"
-    with pytest.raises(GiveUp, match="has had its 9 turns"):
+    with pytest.raises(GiveUp, match="limit of 9 turns"):
         run_agent(tmp_path, config, [], "One more.", variables={"DEEPSEEK_API_KEY": KEY})
 
 

@@ -58,7 +58,7 @@ def test_one_folder_and_what_is_no_folder(context: ToolContext) -> None:
     assert use(LIST_TOOL, context, path="README.md").is_error
     missing = use(LIST_TOOL, context, path="nowhere")
     assert missing.is_error
-    assert missing.text == "nowhere cannot be looked through: No such file or directory. List shows what there is."
+    assert missing.text == "nowhere cannot be searched: No such file or directory. List shows what there is."
 
 
 def test_a_large_folder_leaves_room_for_the_others(context: ToolContext) -> None:

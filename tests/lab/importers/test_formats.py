@@ -74,7 +74,7 @@ def test_claude_code_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.CLAUDE_CODE)
     assert found.repairs == [
         "1 result before its call: moved after it",
-        "1 call without a result: a placeholder stands in",
+        "1 call without a result: got a placeholder",
         "left out: attachment lines (1)",
         "left out: lines of subagents (1)",
         "left out: messages of the program itself (1)",
@@ -128,7 +128,7 @@ def test_codex_of_old(tmp_path: Path) -> None:
 def test_opencode_says_what_it_did(tmp_path: Path) -> None:
     found = one(tmp_path, samples.OPENCODE)
     assert found.repairs == [
-        "1 call without a result: a placeholder stands in",
+        "1 call without a result: got a placeholder",
         "1 result moved after its call",
         "1 call id missing or used again: renamed",
     ]
@@ -186,7 +186,7 @@ def test_copilot_gemini_and_pi_say_what_they_left(tmp_path: Path) -> None:
         "left out: notifications (1)",
     ]
     assert one(tmp_path, samples.GEMINI_LINES).repairs == [
-        "1 call without a result: a placeholder stands in",
+        "1 call without a result: got a placeholder",
         "left out: messages that were taken back (1)",
         "left out: messages of the program itself (1)",
     ]

@@ -127,7 +127,7 @@ def test_tuning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "# tuned on 2 sessions" in text
     assert "# older names: " in text
     assert f"keep: {load(out).settings['keep']}  # turns" in text
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="exists already"):
         tune(tmp_path, *words)
     out.rename(tmp_path / "first.yaml")
     capsys.readouterr()

@@ -149,7 +149,7 @@ def _rename_foreign_setting(change: _SettingChange, text: str, file: Path) -> _S
     name = find_foreign_name(text, change.path[-1]) if change.path[:2] == ("policy", "settings") else ""
     if not name:
         raise BadInput(
-            f"{file.name} has no name for {change.name}: it is the file of another system.",
+            f"{file.name} has no name for {change.name}: it is a file of another system.",
             "Write a tidegate.yaml and name that with --config.",
         )
     return _SettingChange(("policy", "settings", name), f"policy.settings.{name}", change.value)
@@ -215,11 +215,11 @@ def _check_change(options: LaunchOptions, file: Path, text: str, change: _Settin
         raise BadPolicy(re.sub(rf"^{re.escape(str(file))}:\d+: ", "", error.args[0]), error.remedy) from None
     if change.name in after.hidden_paths and "{{" not in str(change.value):
         raise BadInput(
-            f"{change.name} is a secret, and a file is not the place for one.",
+            f"{change.name} is a secret, and secrets do not belong into a file.",
             f'Put it into the environment and name it: /config {change.name} "{{{{env.NAME}}}}".',
         )
     if not after.sources.get(change.name, after.sources.get(".".join(change.path), "")).startswith(f"{file}:"):
-        raise BadInput(f"{change.name} would not hold: another file says otherwise.", "Change it there by hand.")
+        raise BadInput(f"{change.name} would have no effect: another file sets it.", "Change it there by hand.")
     return after
 
 

@@ -96,7 +96,7 @@ def read_config(files: ConfigFiles, environment: Mapping[str, str], *, agent: st
 
 
 def may_recall_earlier_sessions(files: ConfigFiles, environment: Mapping[str, str]) -> bool:
-    """Whether the user's own file allows to read the earlier sessions of a project. No other file is asked."""
+    """Whether the user's own file allows reading the earlier sessions of a project. No other file can allow it."""
     user = _parse_file(files.user, _read_bytes(files.user))
     return user is not None and _read_file_settings(user, environment).settings.recall_earlier_sessions
 

@@ -1,8 +1,8 @@
 """The configuration file of another system, from which a preset takes its settings.
 
 A JSON file whose keys are those of CowAgent (see `foreign_formats`) is read as `policy: {name: PRESET, settings: ...}`.
-Its `model` is the model of the agent; the provider is told from its name. No other key is used, and a notice lists
-them. API keys come from the environment. The files of other systems are taken over by `tidegate config import`.
+Its `model` is the model of the agent, whose name decides the provider. Other keys are not used, and a notice lists
+them. API keys come from the environment. `tidegate config import` converts the files of other systems.
 """
 
 import json
@@ -59,12 +59,12 @@ def _recognize(top: YamlNode) -> ForeignFormat | None:
 
 
 def _to_shape(node: YamlNode) -> object:
-    """The keys of a node, as far as formats are told apart by them."""
+    """The keys of a node that decide which format it is."""
     return dict.fromkeys(node.value, True) if isinstance(node.value, dict) else True
 
 
 def find_foreign_name(text: str, setting: str) -> str:
-    """Return the name of a setting in this file of another system; "" if the file is none, or has no name for it."""
+    """Return the name of a setting in this file of another system; "" if it is another file, or has no name for it."""
     values = _read_object(text)
     preset = find_preset_of_aliases(frozenset(values))
     aliases = load(preset).aliases if preset else {}

@@ -219,7 +219,7 @@ def _list_ai_entries(values: Json) -> Iterator[ForeignEntry]:
 
 
 def _list_digitorn_entries(values: Json) -> Iterator[ForeignEntry]:
-    """Its file is a `tidegate.yaml`: every value at its own place. Agents are lists, and told apart by their ids."""
+    """Its file is a `tidegate.yaml`: each value keeps its place. Agents are a list, whose items have ids."""
     for entry in _list_leaves(values, ()):
         yield entry._replace(setting=tuple(EARLIER_KEYS.get(key, key) for key in entry.setting))
 

@@ -99,7 +99,7 @@ class _FileCombiner:
         return merge_nodes(project, own)
 
     def take_smaller(self, path: _SettingPath, project: YamlNode, own: YamlNode) -> YamlNode:
-        """Take the smaller number. Null is no limit; 0 is none either, except for spending."""
+        """Take the smaller number. Null means no limit, and so does 0, except for spending."""
         theirs, ours = self._values(path)
         if ".".join(path) in self._unset:  # a variable of a context: an error once it is used
             return own if ".".join(path) in self._own_unset else project

@@ -46,7 +46,7 @@ _DIALECT_BY_BACKEND: Final[Mapping[str, str]] = MappingProxyType(
 
 
 def guess_provider(model: str) -> str:
-    """Return the provider whose models are named like this; "" if it cannot be told."""
+    """Return the provider whose models are named like this; "" if the name does not say."""
     if model.endswith(".gguf"):
         return EMBEDDED_PROVIDER
     if model.lower().startswith(("gpt-", "o1", "o3", "o4", "chatgpt-")):

@@ -71,7 +71,7 @@ class SettingsReader:
     def _look_up_variable(self, match: re.Match[str], place: SourcePosition, path: str) -> str:
         name = match[1].strip()
         if not _VARIABLE_NAME.fullmatch(name):
-            raise place.make_error(f"{{{{env.{name[:40]}}}}} names no variable.", "Write {{env.NAME}}.")
+            raise place.make_error(f"{{{{env.{name[:40]}}}}} is not the name of a variable.", "Write {{env.NAME}}.")
         variable = self._environment.get(name, "")
         if not variable:
             what = "is empty" if name in self._environment else "is not set"

@@ -187,7 +187,7 @@ class ModelSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SpendCap(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A limit of spending; null is no limit."""
+    """A limit of spending; null means no limit."""
 
     dollars: NonNegativeFloat | None = None
     tokens: NonNegativeInt | None = None
@@ -239,7 +239,7 @@ class GatewayFileSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     open; others are opened again when they are used. `recall` offers models a hidden tool to read back what left the
     view. With `state_notes`, the client's own model, or `state_notes_model`, writes down the state of the work before a
     sweep; with `compaction` (experimental) as a block of the provider, where it can. `retention_days` is how long
-    sessions are kept; 0 is no limit.
+    sessions are kept; 0 means no limit.
     """
 
     host: str = "127.0.0.1"

@@ -64,7 +64,7 @@ def _make_compaction_rule(name: str, action: CompactContext, context: ContextSet
 def inject_message(action: InjectMessage, at: HookContext) -> str:
     """Add a message that starts no turn. Its text comes from the configuration and is clipped.
 
-    With the role system it is sent as part of the system prompt, because whoever wrote the configuration wrote it.
+    With the role system it is sent as part of the system prompt, because it is from the author of the configuration.
     """
     limit = max(16, min(MAX_INJECTED_TOKENS, at.session.budget.room // _INJECTED_SHARE))
     text = clip_tokens(fill_placeholders(action.message, at), limit, at.session.counter).text

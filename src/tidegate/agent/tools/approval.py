@@ -25,7 +25,7 @@ class ApprovalRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Rules for tool calls.
 
     The keys of `verdicts` are names or patterns (`github__*`); the longest that matches decides. The rules for shell
-    commands are described in `command_rules`. `default_verdict` is for every other tool; None stands for no verdict.
+    commands are described in `command_rules`. `default_verdict` is for every other tool; None means no verdict.
 
     A verdict is never looser than a verdict of any of the `bounds`.
     """

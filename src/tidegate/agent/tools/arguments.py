@@ -45,7 +45,7 @@ def _strip_keys(value: Any, *, names: bool = False) -> Any:
 
 
 def parse_tool_arguments(text: str) -> dict[str, Any]:
-    """Parse the JSON object that a model wrote. An empty text stands for no arguments."""
+    """Parse the JSON object that a model wrote. An empty text means no arguments."""
     if not text.strip():
         return {}
     try:

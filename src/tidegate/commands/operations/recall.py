@@ -7,7 +7,7 @@ from tidegate.commands.operations.operation import Argument, Operation, Operatio
 
 _ABOUT: Final = """\
 Read messages, also those that left the view: by id (m12), by range (m12..m40), by the path of a file (src/a.py: its
-newest text in the log, and what changed it later) or by words. "Words in quotes" are looked for as they are. The output
+newest text in the log, and what changed it later) or by words. "Words in quotes" are searched for literally. The output
 is bounded; it says how to get the next part.
 """
 

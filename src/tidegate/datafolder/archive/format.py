@@ -83,7 +83,7 @@ class ArchiveWriter:
 
 
 def bad_archive(why: str, remedy: str = "Export the session again; nothing of this was kept.") -> BadInput:
-    return BadInput(f"This is not a whole export: {why}.", remedy)
+    return BadInput(f"This export is not complete: {why}.", remedy)
 
 
 class _Line(NamedTuple):

@@ -93,7 +93,7 @@ def _check_target(data: FolderContents, target: Path) -> Path:
     if not real.parent.is_dir():
         raise BadInput(f"There is no folder {target.parent}.", "Make it, or give another path.")
     if real.exists() and not (real.is_file() and _is_gzip(real)):
-        raise BadInput(f"{target} is there and is not an export.", "Give another path; it was not touched.")
+        raise BadInput(f"{target} exists and is not an export.", "Give another path; it was not touched.")
     return real
 
 

@@ -96,7 +96,7 @@ def examine_folder(
         if not unfinished:
             steps.insert(1, check_unclaimed_blobs(data, blob_hashes, repair))
     else:
-        yield Finding("", "Which sessions there are is not sure: no file of any was touched.", "fine")
+        yield Finding("", "The list of sessions cannot be trusted: no file of a session was touched.", "fine")
     for step in steps:
         yield from _report_hindrance(step)
 
@@ -106,7 +106,7 @@ def _report_hindrance(findings: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from findings
     except (OSError, TidegateError) as hindrance:
-        yield Finding("", f"Some files could not be looked at: {hindrance}", "broken")
+        yield Finding("", f"Some files could not be examined: {hindrance}", "broken")
 
 
 class _SessionReport(NamedTuple):

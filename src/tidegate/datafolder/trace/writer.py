@@ -108,7 +108,9 @@ class Trace:
             self._write(file, log.read())
             sync_file(file)  # forgotten content must not come back after a power loss
         if self.last_error:
-            raise NotKept(f"The trace was not made again: {self.last_error}", "Remove the file and open the session.")
+            raise NotKept(
+                f"The trace could not be made again: {self.last_error}", "Remove the file and open the session."
+            )
 
     @contextmanager
     def _record_errors(self) -> Iterator[None]:
@@ -156,7 +158,7 @@ class Trace:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() >= until:
-                    raise NotKept(f"{self.path.name} is held by another process.", "It is filled up later.") from None
+                    raise NotKept(f"{self.path.name} is held by another process.", "It is completed later.") from None
                 time.sleep(0.002)
             else:
                 return

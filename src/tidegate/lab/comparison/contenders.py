@@ -52,7 +52,7 @@ def make_policy_contender(name: str, settings: SettingOverrides = (), key: str =
 
 @lru_cache(maxsize=4)
 def load_contender_policy(contender: Contender) -> Policy:
-    """Load the policy of a contender. The cache goes by the fingerprint too, so a changed file is another policy."""
+    """Load the policy of a contender. The key of the cache has its fingerprint, so a changed file is another policy."""
     return load_policy_with_settings(contender.policy_name, contender.settings)
 
 

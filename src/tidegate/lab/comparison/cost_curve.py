@@ -166,7 +166,7 @@ def parse_curve(text: str, others: Sequence[Contender]) -> SettingCurve:
     name, setting = match[1] or "default", match[2]
     values = [value.strip() for value in match[3].split(",")]
     if not all(values) or len(set(values)) < len(values):
-        raise BadInput(f"{text!r}: a value is empty or stands there twice.", _CURVE_REMEDY)
+        raise BadInput(f"{text!r}: a value is empty or given twice.", _CURVE_REMEDY)
     policy = make_policy_contender(name)
     points, own = [], []
     for value in values:

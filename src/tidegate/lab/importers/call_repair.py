@@ -14,7 +14,7 @@ from tidegate.lab.importers.recording import JsonRecord
 MISSING_RESULT_TEXT = "[no result recorded in source]"
 
 _REPAIR_SENTENCES = {
-    "missing": ("call", "without a result: a placeholder stands in"),
+    "missing": ("call", "without a result: got a placeholder"),
     "orphan": ("result", "without a call left out"),
     "second": ("further result", "of an answered call left out"),
     "moved": ("result", "moved after its call"),

@@ -22,7 +22,7 @@ def find_local_sessions(agent: str, environment: Mapping[str, str] | None = None
     paths = {path.resolve(): path for folder, pattern in folders for path in _match_files(folder, pattern)}
     if not paths:
         looked = ", ".join(dict.fromkeys(str(folder) for folder, _ in folders))
-        raise BadInput(f"No sessions of {agent} in {looked}.", "If they lie elsewhere, name that folder instead.")
+        raise BadInput(f"No sessions of {agent} in {looked}.", "If they are elsewhere, name that folder instead.")
     return sorted(paths.values(), key=lambda path: (path.stat().st_mtime, path))
 
 

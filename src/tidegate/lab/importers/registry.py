@@ -45,7 +45,7 @@ RECORDING_FORMATS: tuple[RecordingFormat, ...] = (
     request_logs,
     chat_messages,
 )
-"""Asked in this order: those with marks of their own first, those that are plain messages last."""
+"""Asked in this order: first those with recognizable marks, last those that are plain messages."""
 _PLAIN_FORMATS: tuple[RecordingFormat, ...] = (langchain, request_logs, chat_messages)
 """Formats that many files look like: the importers of installed packages are asked before them."""
 

@@ -23,7 +23,7 @@ from tidegate.store.log import MemoryLog
 
 _MAX_NAME_CHARS = 200
 _HEAD_EVENTS = 8
-"""Among so many events at the head of a log stands where it was imported from."""
+"""One of so many events at the head of a log says where it was imported from."""
 
 
 class ImportedSession(NamedTuple):
@@ -35,7 +35,7 @@ class ImportedSession(NamedTuple):
 
 
 class _RecordedClock:
-    """A clock of recorded times. It never runs backwards, and stands still where no time was recorded."""
+    """A clock of recorded times. It never runs backwards, and stops where no time was recorded."""
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -50,7 +50,7 @@ class _RecordedClock:
 def import_recording(data: DataFolder, recording: Recording, name: str = "", *, trust: bool = False) -> ImportedSession:
     """Store a recording as a session, under its own name or another. A name that is taken gets a number.
 
-    `trust`: the user's messages are the user's own, so that typed text may set rules. Without it, none of it does.
+    `trust`: the user's messages are the user's own, so that typed text may set rules. Without it, no text of them does.
     """
     sha = hashlib.sha256(encode_recorded_json(recording.messages).encode()).hexdigest()
     place = _choose_name(lambda each: _check_name(data, each, sha), name or data.mask(recording.name)[:_MAX_NAME_CHARS])

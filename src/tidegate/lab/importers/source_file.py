@@ -108,7 +108,7 @@ class SourceFile:
         self.damage = ""
         self._bytes_read = self._pieces_read = 0
         decoder = json.JSONDecoder(parse_constant=lambda _: None)
-        with _open_bytes(self.path) as packed, unpack(packed) as file:
+        with _open_bytes(self.path) as source, unpack(source) as file:
             for number, raw in self._read_lines(file):
                 try:
                     line = list(self._decode_line(decoder, number, raw))

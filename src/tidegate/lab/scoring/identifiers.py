@@ -55,7 +55,7 @@ _TUNING_KEY: Final = re.compile(
     r"(?:_ms|timeout|tokens|limit|offset|max|min|count|lines?|depth|width|height|workdir|cwd|description)$", re.I
 ).search
 _SKIPPED_KEYS: Final = frozenset({"workdir", "cwd", "description"})
-# Names that stand everywhere, and what the recordings' own masking left behind.
+# Names that occur everywhere, and what the recordings' own masking writes.
 _COMMON_NAMES: Final = frozenset(
     "python3 utf-8 UTF-8 sha256 base64 ipv4 ipv6 http2 dev/null /dev/null origin/main".split()
 )

@@ -32,7 +32,7 @@ from tidegate.lab.scoring.text_needs import Need, RuleSentence, TextNeed, find_r
 
 ANCHOR_KIND: Final = "anchor"
 _MIN_ANCHOR_CHARS: Final = 25
-"""Characters: a shorter line stands in many places and proves nothing."""
+"""Characters: a shorter line occurs in many places and proves nothing."""
 _PIECE_CHARS: Final = 100
 _MAX_USER_CHARS: Final = 2_000
 """Characters of each user message that are looked for: a pasted file is not the user's words."""

@@ -52,7 +52,7 @@ def _read_fields(path: Path, lists: Container[str] = ()) -> dict[str, _Value]:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _fields(data, lists)
     except OSError as failure:
-        raise BadInput(f"{path} cannot be read: {failure.strerror}.", "Look at its rights.") from None
+        raise BadInput(f"{path} cannot be read: {failure.strerror}.", "Check its permissions.") from None
     except (ValueError, struct.error):
         raise BadInput(f"{path} is not a GGUF file, or only the beginning of one.", "Fetch it again.") from None
 

@@ -71,7 +71,7 @@ NON_LENGTH_STATUSES: Final = frozenset({401, 402, 403, 407})
 EARLY_PATTERNS: Final = (
     ErrorPattern(
         "rate_bucket",
-        "one request is larger than all tokens of a minute; where both numbers are told they are compared later",
+        "one request is larger than all tokens of a minute; if the text has both numbers, they are compared later",
         r"""request too large[^\n]*(?:tokens? per|\btp[md]\b)
         \blimit:? [\d,]+, (?:used:? [\d,]+, )?requested:? [\d,]+""",
     ),
@@ -267,7 +267,7 @@ EARLY_PATTERNS: Final = (
     ),
     ErrorPattern(
         "invalid_history",
-        "something empty or of a wrong form where something must stand",
+        "something that is empty or of a wrong form and must not be",
         r"""non-?empty|non-?whitespace
         (?:contents?|messages?|text|parts?) (?:is|are|(?:cannot|can't|must not|should not) be) (?:empty|null|blank)
         empty content|is blank\b

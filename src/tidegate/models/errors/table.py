@@ -242,7 +242,7 @@ ERROR_TABLE: Final = (
     ),
     ErrorPattern(
         "server",
-        "a gateway names the provider, or nothing is said but that it failed; a status that says more decides",
+        "a gateway names the provider, or the text says only that it failed; a status that says more decides",
         r"""upstream|provider returned error|internal ?(?:server)? ?(?:error|exception)(?!\.algo)|modelerror
         something went wrong
         (?:unexpected|unknown|internal) (?:error|response)|an error (?:has |was )?(?:occur|encount)(?!\w* \()

@@ -16,7 +16,7 @@ def run_in_threads(works: Sequence[Callable[[], object]]) -> None:
     def run(work: Callable[[], object]) -> None:
         try:
             work()
-        except BaseException as failure:  # noqa: BLE001 - told by the main thread
+        except BaseException as failure:  # noqa: BLE001 - raised again by the main thread
             failures.append(failure)
 
     threads = [threading.Thread(target=run, args=(work,)) for work in works]

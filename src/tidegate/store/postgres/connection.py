@@ -95,7 +95,7 @@ def translate_errors(where: str, remedy: str) -> Iterator[None]:
             cause = f"The connection to {where} failed: {first_line(error)}."
             raise StoreUnreachable(cause, remedy) from error
         cause = f"{where} refused: {first_line(error)}. Nothing was written."
-        raise NotKept(cause, "Have the database's administrator mend that and try again.") from error
+        raise NotKept(cause, "Ask the administrator of the database to correct that, and try again.") from error
 
 
 def first_line(error: psycopg.Error) -> str:

@@ -245,7 +245,7 @@ class PostgresStore:
         which = f"Record {first}" if first == last else f"Records {first} to {last}"
         return DamagedData(
             f"{which} of session {session!r} cannot be found in the database, though its head is {head}.",
-            f"Restore the table tidegate_records from a backup; or go on from record {last + 1}.",
+            f"Restore the table tidegate_records from a backup; or continue from record {last + 1}.",
             first,
             last,
         )

@@ -15,8 +15,8 @@ Tables (`migrations.py`):
 Each row has its SHA-256. Damage is reported for the records that it hit; a session whose own row is damaged is rebuilt
 from its records.
 
-Modules, from the bottom up: `connection` (open, transactions, errors), `rows` (formats and checksums), `tables` (read
-and write rows), `migrations`, `group_commit` (appends that wait share a transaction), `store` (the public class, and
+Modules, from the bottom up: `connection` (open, transactions, errors), `rows` (formats and checksums), `tables` (create
+them, read and write rows), `group_commit` (appends that wait share a transaction), `store` (the public class, and
 what an append, a fork, a rewrite and a VACUUM do), `inspection` (for the doctor).
 """
 

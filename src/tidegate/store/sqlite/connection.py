@@ -94,7 +94,7 @@ def translate_error(fault: Exception, what: str) -> Exception:
     name = _error_name(fault)
     error = fault
     if isinstance(fault, OSError):
-        error = NotKept(f"The system refused {what}: {fault}.", "See to the folder and its rights.")
+        error = NotKept(f"The system refused {what}: {fault}.", "Check the folder and its permissions.")
     elif isinstance(fault, sqlite3.ProgrammingError) and not name:
         error = BadInput(f"The store is closed ({what}).", "Open it again.")
     elif is_busy(fault):

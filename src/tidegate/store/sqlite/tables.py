@@ -242,7 +242,7 @@ class Tables:
         """Describe damage from this record up to the next row: how many records a damaged row held is not known."""
         last = self.find_next_number(session, first) - 1
         cause = f"Records {first} to {last} of session {session.name!r} are damaged: {why}."
-        return DamagedData(cause, f"All others can be read; go on from record {last + 1}.", first, last)
+        return DamagedData(cause, f"All others can be read; continue from record {last + 1}.", first, last)
 
 
 def row_id_span(session: SessionRow, first: int = 1, last: int = NUMBERS) -> tuple[int, int]:

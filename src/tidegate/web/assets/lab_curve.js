@@ -99,7 +99,7 @@ function equalWords({ verdict, better, worse, differences }) {
   const of = differences.length - 1; /* the cost is there to be read, not to be judged */
   if (verdict === 'partly better') return `better in ${better.length} of ${of}`;
   if (verdict === 'partly worse') return `worse in ${worse.length} of ${of}`;
-  return { '': 'not told apart', trade: 'a trade' }[verdict] ?? verdict;
+  return { '': 'undecided', trade: 'a trade' }[verdict] ?? verdict;
 }
 function equalTable(lab, equal, keys) {
   const mark = { better: ['▲', 'good'], worse: ['▼', 'bad'] };

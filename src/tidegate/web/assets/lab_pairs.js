@@ -80,7 +80,7 @@ function pairedSection(page, lab) {
               el('td', { class: 'n' }, signed(each.mean, unit)),
               el('td', { class: 'n' }, interval(each, unit)),
               el('td', { class: 'n' }, each.n ?? '–'),
-              el('td', {}, each.verdict || 'not told apart'),
+              el('td', {}, each.verdict || 'undecided'),
             ),
           ),
         ),
@@ -199,7 +199,7 @@ function verdictSection(page, lab) {
   page.append(
     section(
       'verdicts',
-      'Which pairs can be told apart',
+      'Which pairs are decided',
       saver('Verdicts as CSV', 'verdicts.csv', 'text/csv', () => csv(verdictRows(lab.data))),
       el(
         'p',

@@ -33,7 +33,7 @@ _MAX_FAILURES: Final = 20
 
 class Visitor(NamedTuple):
     """Someone who may look. `scope` is the beginning of the names of the sessions to be seen; `proof` is what requests
-    that change something must carry, empty if a header already proves that no other web page made them."""
+    that change something must carry, empty if a header already proves that another web page did not make them."""
 
     scope: str
     proof: str

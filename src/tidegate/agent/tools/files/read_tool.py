@@ -97,7 +97,7 @@ def _format_lines(arguments: ReadArguments, stream: BinaryIO, place: ConfinedPat
         if number < arguments.offset:
             if bytes_before > _MAX_SCANNED_BYTES:
                 raise ToolFailed(
-                    f"Line {arguments.offset:,} lies beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
+                    f"Line {arguments.offset:,} is beyond the first {_MAX_SCANNED_BYTES >> 20} MB. Use a program."
                 )
             continue
         text = _format_line(number, line)

@@ -70,9 +70,7 @@ async def _run_program(place: ConfinedPath, what: dict[str, Any], seconds: float
     if ran.exceeded_limit == "time":
         return ToolResult(f"{text}\n[stopped after {seconds:g} s; look in a smaller place or for less]", is_error=True)
     if ran.exit_code:
-        raise ToolFailed(
-            f"{place.display_name} cannot be looked through: {_extract_reason(text)}. List shows what there is."
-        )
+        raise ToolFailed(f"{place.display_name} cannot be searched: {_extract_reason(text)}. List shows what there is.")
     return ToolResult(text)
 
 

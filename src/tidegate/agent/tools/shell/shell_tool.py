@@ -37,7 +37,7 @@ class ShellArguments(msgspec.Struct):
 
 async def _run_shell(arguments: ShellArguments, context: ToolContext) -> ToolResult:
     if "\0" in arguments.command:
-        raise ToolFailed("The command has a NUL in it; it was not run. Write it without.")
+        raise ToolFailed("The command contains a NUL character; it was not run. Write it without.")
     return await run_shell_command(arguments.command, context.workspace, context.environment, arguments.timeout)
 
 

@@ -171,7 +171,7 @@ def _format_verdict(each: PairVerdict) -> str:
 
 
 def _render_pairs(window: WindowFindings, width: int | None) -> list[str]:
-    """Every policy against every other, a sign each. Of two there is the table above."""
+    """Every policy against every other, with one sign for each pair. Two policies have the table above."""
     policies = [each.policy for each in window.means]
     if len(policies) < 3:
         return []
@@ -181,7 +181,7 @@ def _render_pairs(window: WindowFindings, width: int | None) -> list[str]:
     rows = [("every pair", *numbers)]
     for number, policy in zip(numbers, policies, strict=True):
         rows.append((f"{number:>2} {policy}", *(by.get((policy, other), "") for other in policies)))
-    title = "the policy of the row against that of the column: + better, - worse, ~ a trade, . not told apart"
+    title = "the policy of the row against that of the column: + better, - worse, ~ a trade, . undecided"
     return ["", title, *align_table(rows, width=width)]
 
 
@@ -283,7 +283,7 @@ def _format_equal_cost_verdict(each: EqualCostEntry) -> str:
         return f"better in {len(each.better)} of {len(EQUAL_COST_KEYS)}"
     if each.verdict == "partly worse":
         return f"worse in {len(each.worse)} of {len(EQUAL_COST_KEYS)}"
-    return each.verdict or "not told apart"
+    return each.verdict or "undecided"
 
 
 def render_equal_cost_csv(findings: Findings) -> str:
