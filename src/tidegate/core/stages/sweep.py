@@ -353,7 +353,7 @@ class _Sweep:
         """
         spent = 0
         seen: set[str] = set()
-        changed: list[str] = []  # what later calls changed, files or folders
+        changes: list[str] = []  # what later calls changed, files or folders
         for number in reversed(range(len(self._units))):
             unit = self._units[number]
             calls = {call.id: call for call in calls_of(unit.items[0].message)}
@@ -361,7 +361,7 @@ class _Sweep:
                 result = result_of(item.message)
                 path = instructions_read_by(calls[result.call_id]) if result and result.call_id in calls else ""
                 name = file_name_of(path) if path.count("/") < 2 else path
-                if not path or name in seen or any(map(partial(_is_same_or_inside, path), changed)):
+                if not path or name in seen or any(map(partial(_is_same_or_inside, path), changes)):
                     continue
                 seen.add(name)
                 text = text_of(item.message)
@@ -370,7 +370,7 @@ class _Sweep:
                 if places:
                     self._documents.setdefault(number, {})[item.message.id] = set(places)
                     spent += int(per_char * sum(len(line) + 1 for line in _lines_at(text, places)))
-            changed += (path for call in calls.values() for path in changed_paths_of(call))
+            changes += (path for call in calls.values() for path in changed_paths_of(call))
         return spent
 
     def _leave_repeated_texts(self) -> None:
@@ -484,9 +484,9 @@ class _Sweep:
         return found
 
 
-def _is_same_or_inside(path: str, changed: str) -> bool:
+def _is_same_or_inside(path: str, change: str) -> bool:
     """Whether a path names what was changed, or a file in it, with or without the folders above."""
-    whole, part = f"/{path.strip('/')}/", f"/{changed.strip('/')}/"
+    whole, part = f"/{path.strip('/')}/", f"/{change.strip('/')}/"
     return part in whole or whole in part
 
 

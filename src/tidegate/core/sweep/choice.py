@@ -177,7 +177,7 @@ class Appraisal:
                 kept = choices[offer.group] = {ident: set(places) for ident, places in visible_lines.items()}
             for line in new:
                 kept.setdefault(line.ident, set()).add(line.place)
-        missed = max((lost for group, lost in too_large.items() if group not in choices), default=0.0)
+        missed = max((loss for group, loss in too_large.items() if group not in choices), default=0.0)
         return Choice(choices, worth, missed)
 
 
@@ -367,15 +367,15 @@ class _Appraiser:
     def _with_names(self, text: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
         """Lines are worth more for each name that no later message has."""
         texts = text.split("\n")
-        done = []
+        lines = []
         for line in valued:
             worth = line.worth + self._focus.rate(texts[line.place]) * _FOCUS_WORTH
             for name, weight in _NAMES[texts[line.place]]:
                 if name not in self._named:
                     self._named.add(name)
                     worth += factor * weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
-            done.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
-        return done
+            lines.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
+        return lines
 
     def _said_worth(self, call: Call) -> float:
         """The worth of the arguments of a call: agents repeat commands, and edit again what they wrote."""
@@ -399,11 +399,11 @@ class _Appraiser:
             return 0.0
         worth = 0.0
         line_count = new_count = 0
-        replaced = frozenset().union(*(self._taken.get(name, ()) for name in target.files))
+        old_lines = frozenset().union(*(self._taken.get(name, ()) for name in target.files))
         heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
         for text in target.texts:
             if not text.is_replaced_text:
-                key_lines = find_key_lines(text.text, self._seen, replaced)
+                key_lines = find_key_lines(text.text, self._seen, old_lines)
                 worth += sum(line.worth for line in key_lines) * heat
                 new_count += len(key_lines)
                 line_count += sum(len(line.strip()) >= SHORTEST_LINE for line in text.text.split("\n"))
