@@ -316,7 +316,7 @@ def a_result(call: str, text: str, ident: str) -> Message:
 
 
 def test_what_the_agent_said_beside_calls_stays_when_their_lines_are_joined() -> None:
-    call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": "y"}))
+    call = Call("c", "Edit", json.dumps({"file_path": "src/a.py", "old_string": "x", "new_string": ""}))
     said = Message("assistant", (Text("The old text\nhas changed -> once more, so read it."), call), id="m8")
     (remark,) = describe_remarks(Group((Item(said, 9), Item(a_result("c", "done", "m9"), 9))))
     assert remark == "- m8 said: The old text has changed -> once more, so read it."
@@ -333,6 +333,24 @@ def test_what_the_agent_said_beside_calls_stays_when_their_lines_are_joined() ->
     assert groups_of_note(joined.message) == ["- m6..m9 earlier work: edited a.py; ran make (ok)", remark]
     (brief,) = make_gap_notes([gap], 400, budget)
     assert "said:" not in text_of(brief.message)
+
+
+def test_a_note_has_the_new_lines_of_an_edit_unless_it_failed_or_wrote_a_whole_file() -> None:
+    old, new = "def run():\n    lock()\n    work()\n", "def run():\n    with lock():\n        work()\n        log()\n"
+
+    def remarks_of(tool: str, arguments: dict[str, object], result: str) -> list[str]:
+        caller = Message("assistant", (Call("c", tool, json.dumps(arguments)),), id="m8")
+        return describe_remarks(Group((Item(caller, 9), Item(a_result("c", result, "m9"), 9))))
+
+    edit: dict[str, object] = {"file_path": "src/job.py", "old_string": old, "new_string": new}
+    assert remarks_of("Edit", edit, "done") == ["- m8 wrote: in job.py: with lock(): / log()"]
+    assert remarks_of("Edit", edit, "Error: old_string not found in file") == []
+    several: dict[str, object] = {
+        "path": "a.py",
+        "edits": [{"oldText": "x = 1", "newText": "x = 2"}, {"newText": "y = 3"}],
+    }
+    assert remarks_of("edit", several, "ok") == ["- m8 wrote: in a.py: x = 2 / y = 3"]
+    assert remarks_of("Write", {"file_path": "a.py", "content": "x = 1\ny = 2\n"}, "done") == []
 
 
 def test_what_the_agent_said_beside_calls_that_left_stays_the_newest_first() -> None:
@@ -493,7 +511,7 @@ def test_of_a_search_only_an_exit_code_other_than_0_says_something() -> None:
     assert find_outcome_lines(printed, only_reads=True) == {0}
     assert find_outcome_lines(["Process exited with code 0", *STEPS], only_reads=True) == set()
     assert find_outcome_lines([*STEPS, "[exit code 0]"], only_reads=True) == set()
-    assert find_outcome_lines(printed[1:], only_reads=True) == {39}
+    assert find_outcome_lines(printed[1:], only_reads=True) == set()
 
 
 @pytest.mark.parametrize(
@@ -597,6 +615,17 @@ def test_a_range_in_a_note_names_files_commands_with_their_outcome_and_the_first
     assert make_range_line([both], "", detail=0) == "- m4..m41 earlier work, answered"
 
 
+def test_a_range_names_commands_that_only_read() -> None:
+    lines = [
+        "- m4..m5 $ git -C ../cli fsck --full 2>&1 | head -20 -> 20 lines",
+        "- m6..m7 $ cd src && git fsck -> 3 lines",
+        "- m8..m9 $ read -r x -> no output",
+    ]
+    joined = make_range_line(lines, "")
+    assert joined == "- m4..m9 earlier work: git fsck ×2, command ×1"
+    assert make_range_line([joined], "") == joined
+
+
 def test_ranges_of_older_sessions_are_read() -> None:
     for line in ("- m4..m9 earlier work, such as command ×2, Edit ×1", "- m4..m9 earlier work: command ×2, Edit ×1"):
         assert make_range_line([line], "") == "- m4..m9 earlier work: command ×2, Edit ×1"
@@ -644,6 +673,15 @@ def test_an_answer_is_shortened_at_paragraphs_with_their_headings_and_the_end_st
     assert again.count("recall m8") == 1
     assert f"of {len(PLAN)} characters" in again
     assert requote(short, 0) == "- m8 answered: " + again_words(short)
+
+
+def test_the_options_that_the_next_request_chooses_from_stay_with_the_question() -> None:
+    causes = "\n".join(f"{number}. Cause {number}: " + "it may be so, or not. " * 4 for number in range(1, 7))
+    options = "1. Reset the index, which loses what is staged\n2. Only clear the cache\n3. Look further"
+    answer = f"The index is broken.\n\n{causes}\n\nShall I:\n\n{options}\n\nWhich of them do you prefer?"
+    quoted = quote_answer("m8", answer, 300)
+    assert all(line in quoted for line in [*options.split("\n"), "Which of them do you prefer?"])
+    assert "Cause 6" not in quoted
 
 
 def again_words(quoted: str) -> str:
@@ -1135,6 +1173,52 @@ def test_a_file_that_was_written_anew_leaves_no_old_lines() -> None:
     assert shown[0] >= 12
 
 
+@pytest.mark.parametrize("later", ["read", "edited"])
+def test_what_was_written_leaves_once_it_is_replaced_or_stands_in_the_view_again(later: str) -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Write the guide, then build all parts."))
+
+    def call(name: str, arguments: dict[str, str], result: str) -> None:
+        ident = f"c{len(session.view.items)}"
+        session.add(Message("assistant", (Call(ident, name, json.dumps(arguments)),)), a_result(ident, result, ""))
+        session.prepare()
+
+    guide = "\n".join(f"Step {number}: turn the valve {number * 7919} once" for number in range(60))
+    call("edit", {"path": "guide.md", "oldText": "To be written.", "newText": guide}, "ok")
+    written = session.view.items[1].message
+    if later == "edited":
+        call("edit", {"path": "guide.md", "oldText": guide, "newText": guide.replace("turn", "open")}, "ok")
+    for step in range(60):
+        call("bash", {"command": f"make part-{step}"}, "\n".join(f"part {step}: line {n * 7919}" for n in range(40)))
+        if later == "read" and step % 10 == 9:
+            call("read", {"path": "guide.md"}, guide)
+    assert sweeps(session)
+    assert written.id not in {item.message.id for item in session.view.items}
+
+
+def test_instructions_that_were_changed_since_they_were_read_do_not_stay() -> None:
+    session = Session(policy="default", window=16_000, count="chars/4", clock=lambda: 0.0)
+    session.add(user_message("Improve both skills."))
+    rules = "\n".join(f"- You must never turn valve {number * 7919} twice." for number in range(30))
+
+    def call(name: str, arguments: dict[str, str], result: str) -> None:
+        ident = f"c{session.log.head}"
+        session.add(Message("assistant", (Call(ident, name, json.dumps(arguments)),)), a_result(ident, result, ""))
+        session.prepare()
+
+    for name in ("kept", "changed", "moved"):
+        call("read", {"path": f"skills/{name}/SKILL.md"}, f"# Rules of {name}\n{rules}")
+    call("write", {"path": "skills/changed/SKILL.md", "content": "# Rules\nNone."}, "ok")
+    call("bash", {"command": "mv skills/moved skills/other"}, "")
+    for step in range(60):
+        call("bash", {"command": f"make part-{step}"}, "\n".join(f"part {step}: line {n * 7919}" for n in range(40)))
+    assert sweeps(session)
+    shown = "\n".join(text_of(item.message) for item in session.view.items)
+    assert "# Rules of kept" in shown
+    assert "# Rules of changed" not in shown
+    assert "# Rules of moved" not in shown
+
+
 def test_a_file_that_could_not_be_written_keeps_what_was_read_of_it() -> None:
     session = Session(policy="default", window=8_000, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Go."))
@@ -1294,7 +1378,7 @@ def test_in_a_session_of_thousands_of_messages_notes_and_ledger_stay_bounded_and
     room = session.budget.room
     tokens = {kind: sum(i.tokens for i in session.view.items if i.message.kind == kind) for kind in (NOTE, LEDGER)}
     assert tokens[LEDGER] <= room * 0.08
-    assert tokens[NOTE] <= room * 0.25
+    assert tokens[NOTE] <= room * 0.35  # with the answers that are quoted in them
     noted = "\n".join(text_of(item.message) for item in session.view.items if item.message.kind in (NOTE, LEDGER))
     calls = [call for item in session.view.items for call in calls_of(item.message)]
     newest = {"part_109.go", "part_108.go"}
@@ -1303,3 +1387,11 @@ def test_in_a_session_of_thousands_of_messages_notes_and_ledger_stay_bounded_and
     shown = {item.message.id for item in session.view.items}
     first_tenth = [f"m{number}" for number in range(1, 220) if f"m{number}" not in shown]
     assert all(any(a <= int(ident[1:]) <= b for a, b in ranges) for ident in first_tenth)
+    added = [event.payload.message for event in session.log.read() if isinstance(event.payload, MessageAdded)]
+    calls_by_id = {message.id: calls_of(message)[0] for message in added if calls_of(message)}
+    edits = [(ident, calls_by_id[ident]) for ident in first_tenth if ident in calls_by_id]
+    assert len(edits) > 50
+    for ident, edit in edits[::10]:  # what was replaced first in a file, by the id that the map leads to, and by words
+        old = json.loads(edit.arguments)["old_string"]
+        assert f'"{old}"' in recall_text(session.log, ident).text
+        assert f'"{old}"' in recall_text(session.log, f"{old} {json.loads(edit.arguments)['file_path']}").text

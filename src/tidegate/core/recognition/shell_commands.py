@@ -33,19 +33,21 @@ _READERS: Final = frozenset(
 _GIT_READERS: Final = frozenset(
     "blame cat-file check-ignore cherry count-objects describe diff diff-index diff-tree for-each-ref fsck grep help"
     " log ls-files ls-remote ls-tree merge-base name-rev range-diff reflog rev-list rev-parse shortlog show show-ref"
-    " status symbolic-ref var version whatchanged".split()
+    " status symbolic-ref var verify-pack version whatchanged".split()
 )
+_PREPARES: Final = frozenset("> cd echo export local printf pwd set shopt sleep true wait".split())
+"""Commands that say nothing of what a command line looks at."""
 _GIT_LISTERS: Final = {
     "branch": re.compile(r"-(?:[avr]+|-list|-show-current|-all|-contains|-merged|-no-merged|-format.*|-sort.*)$"),
     "tag": re.compile(r"-(?:l|n\d*|-list|-contains|-sort.*|-points-at)$"),
     "remote": re.compile(r"(?:-v|show|get-url|--verbose)$"),
     "stash": re.compile(r"(?:list|show)$"),
     "worktree": re.compile(r"list$"),
-    "config": re.compile(r"--(?:get.*|list)$|-l$"),
     "notes": re.compile(r"(?:list|show)$"),
     "submodule": re.compile(r"status$"),
 }
 """Commands of git that only list something with such a first argument, or (except `stash`) without any."""
+_CONFIG_WRITES: Final = re.compile(r"--(?:unset|add|replace|rename|remove|edit)|-e$")
 _GH_READER: Final = re.compile(r"(?:view|list|diff|checks|status|watch|search)$")
 _GH_WRITES: Final = re.compile(r"-(?:X|f|F|-method|-field|-raw-field|-input)")
 _ASKS: Final = frozenset(("--help", "-h", "--version", "-version", "help"))
@@ -82,7 +84,8 @@ class PathChange(NamedTuple):
 class CommandEffect(NamedTuple):
     """`git`: the arguments of each git command, without options before the name of the command. `writers`: the programs
     that do more than read, with the command of git. `main`: the first command that does, without quoted arguments.
-    `sentences`: what it writes for people, such as the text of a ticket, of a pull request or of a commit.
+    `sentences`: what it writes for people, such as the text of a ticket, a pull request or a commit. `reader`: the
+    name of the first command that only reads.
     """
 
     changes: tuple[PathChange, ...]
@@ -90,6 +93,7 @@ class CommandEffect(NamedTuple):
     writers: frozenset[str]
     main: str
     sentences: tuple[str, ...] = ()
+    reader: str = ""
 
     @property
     def only_reads(self) -> bool:
@@ -108,7 +112,7 @@ class _SimpleCommand:
 @lru_cache(maxsize=2_048)
 def effect_of(command: str) -> CommandEffect:
     """What a command line does."""
-    folder = main = ""
+    folder = main = reader = ""
     writers: set[str] = set()
     changes: dict[str, PathChange] = {}
     git: list[tuple[str, ...]] = []
@@ -129,12 +133,15 @@ def effect_of(command: str) -> CommandEffect:
                 path = _join(folder, change.path)
                 changes.pop(path, None)
                 changes[path] = PathChange(path, change.state)
-        if simple.targets or not _only_reads(words):
-            writers.add(f"git {arguments[0]}" if arguments else words[0] if words else ">")
+        name = f"git {arguments[0]}" if arguments else words[0] if words else ">"
+        if not simple.targets and _only_reads(words):
+            reader = reader or ("" if name in _PREPARES else name)
+        else:
+            writers.add(name)
             main = main or " ".join(word for word in words if "\n" not in word and " " not in word)
             if words and not _TAKES_SCRIPT.match(words[0].rpartition("/")[2]):
                 sentences += (text for text in (*words[1:], *simple.documents) if text.count(" ") >= _SENTENCE_SPACES)
-    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers), main, tuple(sentences))
+    return CommandEffect(tuple(changes.values()), tuple(git), frozenset(writers), main, tuple(sentences), reader)
 
 
 def only_reads(command: str) -> bool:
@@ -184,6 +191,9 @@ def _only_reads(words: Sequence[str]) -> bool:
     if program == "git":
         name, *rest = _git_arguments(words) or ("help",)
         lists = _GIT_LISTERS.get(name)
+        if name == "config":  # with a name only, or with an option that lists, it prints
+            names = [word for word in rest if not word.startswith("-")]
+            return len(names) < 2 and not any(_CONFIG_WRITES.match(word) for word in rest)
         if lists is not None:
             return bool(lists.match(rest[0])) if rest else name != "stash"
         return name in _GIT_READERS

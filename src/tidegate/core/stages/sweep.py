@@ -14,6 +14,7 @@ that the agent has just written.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -53,11 +54,12 @@ from tidegate.core.sweep.group_notes import (
     is_remark,
     quote_answer,
     requote,
+    tells_edit,
 )
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.text.client_texts import find_attached_file
 from tidegate.core.text.prose import count_headings
-from tidegate.core.text.tool_calls import file_name_of
+from tidegate.core.text.tool_calls import changed_paths_of, file_name_of
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
@@ -68,12 +70,13 @@ _MAX_TAIL_TOKENS: Final = 32_000  # 91% of the texts that agents edit again were
 _MIN_TAIL: Final = 0.1  # of what a sweep leaves: what stays whole if user messages take the rest
 _MAX_TAIL: Final = 4  # times `tail`: the most that stays whole for the sake of a large group
 _ANSWER_CHARS: Final = 600  # an answer up to this length stays
-_CONCLUSION_SHARE: Final = 0.1  # of the room: the most that answers take, whole or quoted in a note
+_CONCLUSION_SHARE: Final = 0.1  # of the room: what answers may always take, whole or quoted in a note
+_CONCLUSIONS_OF_WORK: Final = 0.6  # of what is left for old work: what they may take if that is more
 _CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of them takes, the newest first
 _REPORT_PART: Final = 0.4  # the same for an answer with several headings: a plan, a review, a report
 _REPORT_HEADINGS: Final = 3
 _LONGEST_CONCLUSION: Final = 1_200  # tokens
-_REMARK_SHARE: Final = 0.08  # of the room: the most that remarks take, which the agent made beside calls that left
+_REMARK_SHARE: Final = 0.08  # of the room and of what is swept: the most that remarks take
 _DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
 _REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
 _LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
@@ -299,11 +302,16 @@ class _Sweep:
         self._shorten_user_messages(self._budget.user_room)
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = limit_note_tokens(room, _NOTE_SHARE)
-        remark_tokens = min(int(room * _REMARK_SHARE), sum(self._remark_tokens.values()))
-        workers = sum(self._units[number].tokens for number in self._said if number != self._last_answer)
-        workers -= self._keep_conclusions(int(room * _CONCLUSION_SHARE))
+        said_tokens = sum(tokens for line, tokens in self._remark_tokens.items() if not tells_edit(line))
+        remark_tokens = min(self._remark_room(room), said_tokens)
+        leaving = (number for number in (*self._said, *self._notes) if number != self._last_answer)
+        workers = sum(self._units[number].tokens for number in leaving)
+        notes = reserved + min(note_tokens, sum(cost.values())) + remark_tokens
+        work_room = level - notes - self.draft.tokens + workers
+        answer_room = max(room * _CONCLUSION_SHARE, work_room * _CONCLUSIONS_OF_WORK)
+        workers -= self._keep_conclusions(int(answer_room))
         workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
-        others = reserved + self.draft.tokens - workers + min(note_tokens, sum(cost.values())) + remark_tokens
+        others = notes + self.draft.tokens - workers
         level = max(level, min(int(others + level * _MIN_WORK), largest))
         appraisal = Appraisal(self._units, self._old.start, self._old.stop, self._view, cost)
         self._fit_work(appraisal, level - reserved, level - others, note_tokens)
@@ -345,6 +353,7 @@ class _Sweep:
         """
         spent = 0
         seen: set[str] = set()
+        changes: list[str] = []  # what later calls changed, files or folders
         for number in reversed(range(len(self._units))):
             unit = self._units[number]
             calls = {call.id: call for call in calls_of(unit.items[0].message)}
@@ -352,7 +361,7 @@ class _Sweep:
                 result = result_of(item.message)
                 path = instructions_read_by(calls[result.call_id]) if result and result.call_id in calls else ""
                 name = file_name_of(path) if path.count("/") < 2 else path
-                if not path or name in seen:
+                if not path or name in seen or any(map(partial(_is_same_or_inside, path), changes)):
                     continue
                 seen.add(name)
                 text = text_of(item.message)
@@ -361,6 +370,7 @@ class _Sweep:
                 if places:
                     self._documents.setdefault(number, {})[item.message.id] = set(places)
                     spent += int(per_char * sum(len(line) + 1 for line in _lines_at(text, places)))
+            changes += (path for call in calls.values() for path in changed_paths_of(call))
         return spent
 
     def _leave_repeated_texts(self) -> None:
@@ -384,9 +394,14 @@ class _Sweep:
         # five; if they are not enough, the guard makes the view fit.
         untouched = self.draft
         was_over = False
+        over = 0
         for _ in range(5):
+            before = self.draft, self.chosen, self.notes
             self.draft = untouched.copy()
             self.chosen = appraisal.choose(room)
+            if was_over and over <= level * _MIN_WORK and self.chosen.missed > _MAX_MISSED * self.chosen.worth:
+                self.draft, self.chosen, self.notes = before  # a little too much, but with what is worth most
+                return
             # The answer before the newest request and the start of a running loop stay whatever they are worth. A
             # loop without its signed beginning is refused by the provider.
             for number in (self._last_answer, self._loop_start):
@@ -445,9 +460,13 @@ class _Sweep:
         ranges = limit_note_tokens(self._budget.held_room, _RANGE_SHARE) if note_tokens > 0 else 0
         self.notes = make_gap_notes(gaps, left, self._budget, ranges=ranges, quotes=True)
 
+    def _remark_room(self, room: int) -> int:
+        swept = sum(self._units[number].tokens for number in self._old)
+        return int(min(room, swept) * _REMARK_SHARE)
+
     def _find_lines_left(self, kept: Collection[int], room: int) -> dict[int, list[str]]:
         """The lines of notes for the groups that leave, and those of earlier notes. Of remarks the newest that fit."""
-        left = int(room * _REMARK_SHARE)
+        left = self._remark_room(room)
         found: dict[int, list[str]] = {}
         for number in reversed(self._old):
             if number in self._notes:
@@ -463,6 +482,12 @@ class _Sweep:
                     staying.append(line)
             found[number] = staying[::-1]
         return found
+
+
+def _is_same_or_inside(path: str, change: str) -> bool:
+    """Whether a path names what was changed, or a file in it, with or without the folders above."""
+    whole, part = f"/{path.strip('/')}/", f"/{change.strip('/')}/"
+    return part in whole or whole in part
 
 
 def _lines_at(text: str, places: Collection[int]) -> list[str]:

@@ -16,7 +16,7 @@ file that was rewritten or a call that was made again. The lines that say how a 
 
 import math
 import re
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -25,7 +25,7 @@ import msgspec
 from tidegate.core.messages import Call, calls_of, result_of, text_of
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
 from tidegate.core.sweep.focus import Focus
-from tidegate.core.sweep.key_lines import clip_line, find_key_lines, find_outcome_lines, is_envelope
+from tidegate.core.sweep.key_lines import SHORTEST_LINE, clip_line, find_key_lines, find_outcome_lines, is_envelope
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import begins_with_failure, classify_run, split_runs
@@ -63,6 +63,7 @@ _FOCUS_WORTH: Final = 6.0  # of a word in which a line is about what the work is
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
 _ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _LEAST_LINES: Final = 4  # of a result: with fewer, and no three in a row, they are scraps
+_SHORTEST_RUN: Final = 3  # lines of a file that stand together: of fewer a reader does not see what they belong to
 _LEAST_SHARE: Final = 0.05  # of the lines of a result: with more than that they are none
 _SHORTEST_REGION: Final = 8
 _LONGEST_REGION: Final = 60
@@ -105,14 +106,15 @@ class Appraisal:
             appraiser.offers(unit, -1, 0.0, 1.0)
             age += unit.tokens
         self._units = units
-        self._sizes = {  # of the readings of files that would be shortened: their lines
-            item.message.id: text_of(item.message).count("\n") + 1
-            for unit in units[start:first]
-            for item in unit.items[1:]
-            if (result := result_of(item.message)) is not None
-            and any(call.id == result.call_id and _shows_file(call) for call in calls_of(unit.items[0].message))
-            and not stays_whole(item.message)
-        }
+        self._sizes: dict[str, int] = {}  # of what calls that change nothing have shown: its lines, if not all stay
+        self._files: set[str] = set()  # those that are readings of files
+        for unit in units[start:first]:
+            calls = {call.id: call for call in calls_of(unit.items[0].message)}
+            for item in unit.items[1:]:
+                call = calls.get(result.call_id) if (result := result_of(item.message)) is not None else None
+                if call is not None and _changes_nothing(call) and not stays_whole(item.message):
+                    self._sizes[item.message.id] = text_of(item.message).count("\n") + 1
+                    self._files |= {item.message.id} if _shows_file(call) else set()
         self._offers: list[Offer] = []
         self._overhead: dict[int, float] = {}
         self._outcomes: dict[int, Kept] = {}
@@ -134,18 +136,23 @@ class Appraisal:
         chosen = self._choose(room, scraps) if scraps else first
         for number, kept in chosen.groups.items():
             for ident, places in kept.items():
-                if _is_scattered(places, self._sizes.get(ident, 0)) and places - self._outcomes[number].get(
-                    ident, set()
-                ):
-                    kept[ident] = set(self._outcomes[number].get(ident, ()))
+                kept[ident] = self._without_scraps(ident, places) | self._outcomes[number].get(ident, set())
         return chosen
 
     def _is_scrap(self, number: int, kept: Kept) -> bool:
-        """Whether of a group that only read files nothing would stay but a few lines here and there."""
-        sizes = [(item.message.id, self._sizes.get(item.message.id)) for item in self._units[number].items[1:]]
-        return bool(sizes) and all(
-            size is not None and _is_scattered(kept.get(ident, set()), size) for ident, size in sizes
+        """Whether of a group that changed nothing no more would stay than a few lines here and there."""
+        idents = [item.message.id for item in self._units[number].items[1:]]
+        return bool(idents) and all(
+            ident in self._sizes and not self._without_scraps(ident, kept.get(ident, set())) for ident in idents
         )
+
+    def _without_scraps(self, ident: str, places: set[int]) -> set[int]:
+        """The places of a result that say something to a reader: of a file only lines that stand together."""
+        size = self._sizes.get(ident, 0)
+        if ident in self._files:
+            places = {place for place in places if any(set(run) <= places for run in _runs_around(place))}
+            return places if len(places) >= _least_lines(size) else set()
+        return set() if _is_scattered(places, size) else places
 
     def _choose(self, room: float, without: Container[int]) -> Choice:
         choices: dict[int, Kept] = {}
@@ -170,15 +177,23 @@ class Appraisal:
                 kept = choices[offer.group] = {ident: set(places) for ident, places in visible_lines.items()}
             for line in new:
                 kept.setdefault(line.ident, set()).add(line.place)
-        missed = max((lost for group, lost in too_large.items() if group not in choices), default=0.0)
+        missed = max((loss for group, loss in too_large.items() if group not in choices), default=0.0)
         return Choice(choices, worth, missed)
+
+
+def _runs_around(place: int) -> Iterator[range]:
+    return (range(begin, begin + _SHORTEST_RUN) for begin in range(place - _SHORTEST_RUN + 1, place + 1))
+
+
+def _least_lines(size: int) -> float:
+    return max(_LEAST_LINES, size * _LEAST_SHARE)
 
 
 def _is_scattered(places: Collection[int], size: int) -> bool:
     """Whether so few lines of a long result, with hardly one beside another, say nothing to a reader."""
-    if len(places) >= max(_LEAST_LINES, size * _LEAST_SHARE):
+    if len(places) >= _least_lines(size):
         return False
-    return size > 0 and not any(place + 1 in places and place + 2 in places for place in places)
+    return size > 0 and not any(set(range(place, place + _SHORTEST_RUN)) <= set(places) for place in places)
 
 
 def _shows_file(call: Call) -> bool:
@@ -187,6 +202,11 @@ def _shows_file(call: Call) -> bool:
         return call_target_of(call).shows_file
     arguments = parse_call_arguments(call)
     return classify_call(call) == "read" and not (isinstance(arguments, dict) and "pattern" in arguments)
+
+
+def _changes_nothing(call: Call) -> bool:
+    """Whether a call only reads or searches, by a tool or by a command."""
+    return _only_reads(call) if find_command(call) else classify_call(call) == "read"
 
 
 def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
@@ -250,11 +270,13 @@ class _Appraiser:
         self._written: set[str] = set()
         self._seen_again: set[str] = set()
         self._made: set[tuple[str, str]] = set()
+        self._outdated: set[str] = set()  # calls whose text is hardly in the file any more, or is shown again later
 
     def offers(self, unit: Group, number: int, overhead: float, youth: float) -> list[Offer]:
         calls = [call for item in unit.items for call in calls_of(item.message)]
         again = {call.id for call in calls if (call.name, call.arguments) in self._made}
         arguments_worth = sum(self._said_worth(call) for call in calls if call.id not in again) * youth
+        is_outdated = bool(calls) and all(call.id in self._outdated for call in calls)
         lines: list[_Valued] = []
         blocks: list[Offer] = []
         for item in reversed(unit.items):
@@ -281,7 +303,7 @@ class _Appraiser:
             self._made.add((call.name, call.arguments))
             if call.id not in failed:
                 self._remember(self._targets[call.id])
-        if number < 0:
+        if number < 0 or is_outdated:
             return []
         return [*_line_offers(number, lines, overhead, arguments_worth), *blocks]
 
@@ -345,15 +367,15 @@ class _Appraiser:
     def _with_names(self, text: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
         """Lines are worth more for each name that no later message has."""
         texts = text.split("\n")
-        done = []
+        lines = []
         for line in valued:
             worth = line.worth + self._focus.rate(texts[line.place]) * _FOCUS_WORTH
             for name, weight in _NAMES[texts[line.place]]:
                 if name not in self._named:
                     self._named.add(name)
                     worth += factor * weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
-            done.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
-        return done
+            lines.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
+        return lines
 
     def _said_worth(self, call: Call) -> float:
         """The worth of the arguments of a call: agents repeat commands, and edit again what they wrote."""
@@ -365,21 +387,28 @@ class _Appraiser:
         )
         worth = sum(line.worth for line in find_key_lines(short, self._seen)) * _SAID_WORTH
         if not target.runs_command:
-            return worth + self._written_worth(target)
+            return worth + self._written_worth(call, target)
         return worth + sum(map(len, effect_of(find_command(call)).sentences)) * _SENTENCE_WORTH
 
-    def _written_worth(self, target: CallTarget) -> float:
+    def _written_worth(self, call: Call, target: CallTarget) -> float:
         """The worth of what a call wrote, unless the file was written anew since; or of a long text, such as the task
-        of a subagent.
+        of a subagent. Lines that a later edit replaced are worth nothing.
         """
         if target.files and target.files <= self._written:
+            self._outdated |= {call.id} if target.writes else set()
             return 0.0
         worth = 0.0
+        line_count = new_count = 0
+        old_lines = frozenset().union(*(self._taken.get(name, ()) for name in target.files))
+        heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
         for text in target.texts:
             if not text.is_replaced_text:
-                heat = max((self._heat(name) for name in target.files), default=_NO_FILE_HEAT)
-                for line in find_key_lines(text.text, self._seen):
-                    worth += line.worth * heat
+                key_lines = find_key_lines(text.text, self._seen, old_lines)
+                worth += sum(line.worth for line in key_lines) * heat
+                new_count += len(key_lines)
+                line_count += sum(len(line.strip()) >= SHORTEST_LINE for line in text.text.split("\n"))
+        if target.writes and line_count and new_count <= line_count * _LEAST_SHARE:
+            self._outdated.add(call.id)
         return worth * (_WRITTEN_WORTH if target.writes else _SAID_WORTH)
 
     def _heat(self, name: str) -> float:

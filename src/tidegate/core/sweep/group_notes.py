@@ -22,6 +22,8 @@ from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
+    NEW_TEXT_KEYS,
+    REPLACED_TEXT_KEYS,
     call_target_of,
     changed_paths_of,
     classify_tool,
@@ -54,6 +56,7 @@ _SAID_CHARS: Final = 160
 _REMARK_CHARS: Final = 600
 _LEAST_REMARK: Final = 40  # characters: a shorter one only announces its call
 _WRITTEN_CHARS: Final = 160  # of each sentence that a command writes for people
+_EDIT_CHARS: Final = 240  # of what an edit put into a file
 _FAILED_CHARS: Final = 240  # of the lines of a failed call
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _RUNNING_CHARS: Final = 400
@@ -81,7 +84,7 @@ def describe_group(group: Group) -> str:
 
 def describe_remarks(group: Group) -> list[str]:
     """Lines with what the agent said beside its calls: why it made them, and what the ones before had shown; and with
-    what its commands wrote for people, such as tickets.
+    what they wrote: new lines of files, and texts for people, such as tickets.
     """
     caller = group.items[0].message
     calls = calls_of(caller)
@@ -91,12 +94,39 @@ def describe_remarks(group: Group) -> list[str]:
     if sentences:
         texts = " / ".join(fold_line(sentence, _WRITTEN_CHARS) for sentence in sentences)
         lines.append(f"- {caller.id} wrote: {fold_line(texts, 2 * _REMARK_CHARS)}")
+    failed = {
+        result.call_id
+        for item in group.items
+        if (result := result_of(item.message)) is not None
+        and (result.error or begins_with_failure(text_of(item.message)) or is_refusal(text_of(item.message)))
+    }
+    for call in calls:
+        new_lines = _find_new_lines(call) if call.id not in failed else []
+        if new_lines:
+            files = ", ".join(map(file_name_of, changed_paths_of(call)))
+            lines.append(f"- {caller.id} wrote: in {files}: {fold_line(' / '.join(new_lines), _EDIT_CHARS)}")
     return lines
+
+
+def _find_new_lines(call: Call) -> list[str]:
+    """What an edit put into a file: its lines that the replaced text does not have. A new file has too many."""
+    target = call_target_of(call)
+    if not target.writes or target.whole_file or find_command(call):
+        return []
+    arguments = list(iterate_strings(parse_call_arguments(call)))
+    old = {line.strip() for key, text in arguments if REPLACED_TEXT_KEYS.search(key) for line in text.split("\n")}
+    new = (line.strip() for key, text in arguments if NEW_TEXT_KEYS.search(key) for line in text.split("\n"))
+    return [line for line in dict.fromkeys(new) if line not in old and any(map(str.isalnum, line))]
 
 
 def is_remark(line: str) -> bool:
     """Whether a line of a note is what the agent said beside calls, or wrote with them."""
     return _REMARK.match(line) is not None
+
+
+def tells_edit(line: str) -> bool:
+    """Whether a remark is what an edit wrote. If the edit stays, it says the same itself."""
+    return _EDIT_REMARK.match(line) is not None
 
 
 def _describe_call(call: Call, answer: Message | None) -> str:
@@ -291,7 +321,8 @@ class WorkSummary:
             names = sorted(find_file_names(command))
             self.read.update(dict.fromkeys(names, times))
             if not names:
-                self.others["command"] += times
+                is_plain = _PROGRAM_NAME.fullmatch(effect.reader) and effect.reader not in _VERBS
+                self.others[effect.reader if is_plain else "command"] += times
         else:
             main = _plain(fold_line(effect.main.replace("... ", ""), _RAN_CHARS))
             if not _PROGRAM.match(main):  # a script from a here-document, or a command whose middle was left out
@@ -307,7 +338,7 @@ class WorkSummary:
             answer = _ANSWERED_IN.fullmatch(part)
             if answer:
                 self.answers[answer[1]] = answer[2]
-            elif verb in ("edited", "read"):
+            elif verb in _VERBS[:2]:
                 counts = self.edited if verb == "edited" else self.read
                 for name, count in _COUNTED_NAME.findall(rest):
                     if _MORE.fullmatch(name):
@@ -426,6 +457,7 @@ def groups_of_note(message: Message) -> list[str]:
 
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
+_EDIT_REMARK: Final = re.compile(r"- m\d+ wrote: in ")
 _FOLDER: Final = re.compile(r"(?<![^\s;&|('\"])cd \S{1,300} {0,8}(?:&&|;)[\s\\]{0,8}")
 """The change to a folder before a command."""
 _SCANNED_CHARS: Final = 4_000  # of a command that may be a whole script
@@ -446,6 +478,8 @@ _SAYS_HOW: Final = re.compile(
     re.I,
 )
 """An outcome that says whether a command succeeded. Others are a line of its output."""
+_VERBS: Final = ("edited", "read", "ran")
+_PROGRAM_NAME: Final = re.compile(r"[\w.-]+(?: [a-z-]+)?")
 _PROGRAM: Final = re.compile(r"[\w./-]*\w(?: (?!-$)|$)")
 _RAN_CHARS: Final = 60  # of a command in a range
 _ENDED_CHARS: Final = 60  # of its outcome

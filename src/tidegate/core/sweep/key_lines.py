@@ -35,7 +35,8 @@ _CONFLICT_WORTH: Final = 16.0  # of each line of a merge conflict: one half of i
 _LONGEST_CONFLICT: Final = 60  # lines: of a longer one only the marks are worth more than other lines
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
 _SHORT: Final = 25  # shorter lines are seldom unique
-_SHORTEST: Final = 10
+SHORTEST_LINE: Final = 10
+"""Characters: a shorter line has no worth."""
 _LONG: Final = 400  # of a longer line only the beginning is kept
 
 
@@ -218,12 +219,12 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
 
     They are its exit code, the lines around the first failure, its last verdict and the last one that is a failure.
     Without a verdict it is the last line with words; of a diff, in which that is any line, it is the first that names a
-    file. `only_reads`: the command changes nothing and has no verdict, so the exit code is enough, and 0 is left out:
-    alone it reads as if nothing had been found.
+    file. `only_reads`: the command changes nothing and has no verdict, so only an exit code counts, and not 0: alone it
+    reads as if nothing had been found.
     """
     edges = {*range(min(_EXIT_REACH, len(lines))), *range(max(0, len(lines) - _EXIT_REACH), len(lines))}
     found = {place for place in edges if EXIT_LINE.match(lines[place])}
-    if found and only_reads:
+    if only_reads:
         return {place for place in found if not EXIT_ZERO_LINE.match(lines[place])}
     files = find_diff_lines(lines).files
     if files:
@@ -240,7 +241,7 @@ def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set
                 found.add(place)
                 break
     ends = verdict if verdict >= 0 else last
-    found |= set() if only_reads else find_fault_lines(lines)
+    found |= find_fault_lines(lines)
     return found | {ends} if ends >= 0 else found
 
 
@@ -276,7 +277,7 @@ def _find_traits(line: str) -> _LineTraits:
     kind = (match and match.lastgroup) or "other"
     worths = _FAILED if kind == "other" and _may_fail(bare) and find_error_lines(bare) else _WORTH[kind]
     scale, size = 0.0, len(bare)
-    if size >= _SHORTEST:
+    if size >= SHORTEST_LINE:
         scale = min(size, _LONGEST_WORTH) / 50
         if size < _SHORT:
             scale *= 0.4

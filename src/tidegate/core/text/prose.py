@@ -39,7 +39,7 @@ def shorten_prose(text: str, chars: int) -> str:
     bodies = [number for number, block in enumerate(blocks) if block.rank]
     ranks = {number: blocks[number].rank for number in bodies}
     if bodies:
-        ranks[bodies[-1]] = _LAST
+        ranks |= dict.fromkeys(_find_options(blocks, bodies), _LAST)
         ranks[bodies[0]] = _FIRST
     places_to_keep: set[int] = set()
     left = chars
@@ -68,6 +68,18 @@ def shorten_prose(text: str, chars: int) -> str:
     if last + 1 < len(blocks):
         lines.append(GAP)
     return "\n".join(lines)
+
+
+def _find_options(blocks: list[_Block], bodies: list[int]) -> Iterator[int]:
+    """The last block, and if it asks something, the list above it: the next request says which item is chosen."""
+    end = len(bodies) - 1
+    yield bodies[end]
+    if "?" not in blocks[bodies[end]].text:
+        return
+    end -= not _ITEM.match(blocks[bodies[end]].text)
+    while end >= 0 and _ITEM.match(blocks[bodies[end]].text):
+        yield bodies[end]
+        end -= 1
 
 
 def count_headings(text: str) -> int:

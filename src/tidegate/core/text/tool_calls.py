@@ -21,7 +21,10 @@ _READS: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glo
 _WRITES_WHOLE_FILE: Final = re.compile(r"writ|creat|save", re.I)
 _READS_WHOLE_FILE: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
 _PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
-_REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
+REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
+"""Arguments of an edit with the text that it replaces."""
+NEW_TEXT_KEYS: Final = re.compile(r"^new_?(?:str|text|content|$)|^replace|^after", re.I)
+"""Arguments with what it puts there."""
 _SHOWS_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
 _CONTENT_CHARS: Final = 200
@@ -157,7 +160,7 @@ def _find_target(name: str, arguments: Any) -> CallTarget:
     for key, value in iterate_strings(arguments):
         if is_content_argument(value):
             files.update(file_name_of(a or b or c) for _, a, b, c in _PATCHED_FILES.findall(value))
-            texts.append(ContentArgument(value, _REPLACED_TEXT_KEYS.search(key) is not None))
+            texts.append(ContentArgument(value, REPLACED_TEXT_KEYS.search(key) is not None))
         elif _PATH_KEYS.search(key):
             files.add(file_name_of(value))
         else:
