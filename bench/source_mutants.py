@@ -2,6 +2,7 @@
 
     python bench/source_mutants.py list [--seed 38] [--count 200]
     python bench/source_mutants.py run --coverage FILE --durations FILE --report FILE [--jobs 2] [--only 3,17]
+    python bench/source_mutants.py run --at COMMIT --only 3,17 --tests "tests/core tests/laws" --report FILE
 
 A mutant is one small change of `core`, `wire`, `session`, `store` or `gateway`: a comparison, an operator, a number,
 a condition, a statement that is left out. `list` prints them; the same seed and source give the same ones.
@@ -10,6 +11,9 @@ a condition, a statement that is left out. `list` prints them; the same seed and
 changed line are run, the quickest first, until one fails. Which tests these are comes from a run with contexts:
 
     make coverage ARGS="..."   # writes build/coverage/data and build/coverage/durations.xml
+
+With `--tests`, these tests are run instead, in this order. With `--at`, the mutants are those of an earlier commit, and
+each is made where its line is now; one whose line is gone is reported as `gone`.
 
 The report is a JSON file that grows with each mutant, so an interrupted run continues where it stopped. A mutant that
 makes a test hang counts as killed.
@@ -28,7 +32,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from xml.etree import ElementTree
@@ -59,11 +63,11 @@ class Change(NamedTuple):
     kind: str
 
 
-def find_changes(path: Path) -> Iterator[Change]:
+def find_changes(path: Path, root: Path = ROOT) -> Iterator[Change]:
     """Yield every change that can be made to a module."""
     source = path.read_text("utf-8")
     lines = source.splitlines(keepends=True)
-    name = path.relative_to(ROOT).as_posix()
+    name = path.relative_to(root).as_posix()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Compare) and len(node.ops) == 1:
             yield from _replace_between(name, lines, node.left, node.comparators[0], COMPARISONS, "comparison")
@@ -144,21 +148,50 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def choose_mutants(seed: int, count: int) -> list[Change]:
+def choose_mutants(seed: int, count: int, root: Path = ROOT) -> list[Change]:
     """Choose the mutants of a seed: a package with more code gets more of them."""
     changes = [
         change
         for package in PACKAGES
-        for path in sorted((ROOT / "src" / "tidegate" / package).rglob("*.py"))
-        for change in sorted(set(find_changes(path)))
-        if _compiles(change)
+        for path in sorted((root / "src" / "tidegate" / package).rglob("*.py"))
+        for change in sorted(set(find_changes(path, root)))
+        if _compiles(change, root)
     ]
     return random.Random(seed).sample(changes, count)
 
 
-def _compiles(change: Change) -> bool:
+def choose_mutants_at(commit: str, seed: int, count: int) -> list[Change]:
+    """Choose the mutants of an earlier commit. One whose line is gone has the line 0."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        archive = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, check=True, stdout=subprocess.PIPE)
+        subprocess.run(["tar", "-x", "-C", folder], input=archive.stdout, check=True)
+        return [_find_today(change, Path(folder)) for change in choose_mutants(seed, count, Path(folder))]
+
+
+def _find_today(change: Change, old_root: Path) -> Change:
+    """Return the change where its line is now: in the same file, or in the only file that has such a line."""
+    old_lines = (old_root / change.file).read_text("utf-8").splitlines()
+    old_line = old_lines[change.line - 1]
+    paths = [path for package in PACKAGES for path in sorted((ROOT / "src" / "tidegate" / package).rglob("*.py"))]
+    places = [
+        (path.relative_to(ROOT).as_posix(), number, line)
+        for path in paths
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
+        if line.strip() == old_line.strip()
+    ]
+    nth = sum(line.strip() == old_line.strip() for line in old_lines[: change.line - 1])
+    same_file = [place for place in places if place[0] == change.file]
+    found = same_file[nth : nth + 1] or (places if len(places) == 1 else [])
+    if not found:
+        return change._replace(line=0)
+    file, number, line = found[0]
+    indent = len(line) - len(line.lstrip()) - len(old_line) + len(old_line.lstrip())
+    return change._replace(file=file, line=number, column=change.column + indent)
+
+
+def _compiles(change: Change, root: Path) -> bool:
     try:
-        compile(mutate_source((ROOT / change.file).read_text("utf-8"), change), change.file, "exec")
+        compile(mutate_source((root / change.file).read_text("utf-8"), change), change.file, "exec")
     except SyntaxError:
         return False
     return True
@@ -222,7 +255,9 @@ class Report:
             )
 
 
-def run_mutants(numbers: list[int], changes: list[Change], coverage: Coverage, report: Report, jobs: int) -> None:
+def run_mutants(
+    numbers: list[int], changes: list[Change], tests_of: Callable[[Change], list[str]], report: Report, jobs: int
+) -> None:
     """Try the mutants, `jobs` at a time, each job in a copy of the repository."""
     waiting = list(reversed(numbers))
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
@@ -234,7 +269,10 @@ def run_mutants(numbers: list[int], changes: list[Change], coverage: Coverage, r
             while waiting:
                 number = waiting.pop()
                 change = changes[number]
-                tests = coverage.tests_of(change)
+                if not change.line:
+                    report.add(number, change, "gone", "")
+                    continue
+                tests = tests_of(change)
                 target = copy / change.file
                 source = target.read_text("utf-8")
                 target.write_text(mutate_source(source, change), "utf-8")
@@ -295,20 +333,25 @@ def main() -> None:
     parser.add_argument("--report", type=Path, default=ROOT / "build" / "mutants.json")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", help="numbers of mutants, separated by commas")
+    parser.add_argument("--at", metavar="COMMIT", help="the mutants of this commit, where their lines are now")
+    parser.add_argument("--tests", help="the tests to run, instead of those that execute the line")
     options = parser.parse_args()
-    changes = choose_mutants(options.seed, options.count)
+    chosen = (options.seed, options.count)
+    changes = choose_mutants_at(options.at, *chosen) if options.at else choose_mutants(*chosen)
     if options.do == "list":
         for number, change in enumerate(changes):
             print(f"{number:3} {change.file}:{change.line} {change.kind}: {change.old!r} -> {change.new!r}")
         return
-    if options.coverage is None or options.durations is None:
-        parser.error("run needs --coverage and --durations; `make coverage` writes both")
+    if not options.tests and (options.coverage is None or options.durations is None):
+        parser.error("run needs --tests, or --coverage and --durations; `make coverage` writes both")
     report = Report(options.report)
     all_numbers = [int(word) for word in options.only.split(",")] if options.only else range(options.count)
     numbers = [number for number in all_numbers if options.only or str(number) not in report.rows]
-    run_mutants(numbers, changes, Coverage(options.coverage, options.durations), report, options.jobs)
+    chosen_tests = (options.tests or "").split()
+    tests_of = (lambda _: chosen_tests) if chosen_tests else Coverage(options.coverage, options.durations).tests_of
+    run_mutants(numbers, changes, tests_of, report, options.jobs)
     outcomes = [row["outcome"] for row in report.rows.values()]
-    print(", ".join(f"{outcomes.count(name)} {name}" for name in ("killed", "survived", "untested")))
+    print(", ".join(f"{outcomes.count(name)} {name}" for name in ("killed", "survived", "untested", "gone")))
 
 
 if __name__ == "__main__":

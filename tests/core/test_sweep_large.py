@@ -10,14 +10,14 @@ from tidegate.core.messages import LEDGER, Call, Message, Result, Text, user_mes
 from tidegate.core.sweep.group_notes import is_group_note
 from tidegate.core.view import Item
 
-WINDOW = 500_000
+LARGE, LARGER = 250_000, 500_000
 MOST_LEDGER, MOST_NOTES = 8_000, 8_000
 
 
-def sweep_full_session(fidelity: float, tail: float) -> Session:
+def sweep_full_session(window: int, fidelity: float, tail: float) -> Session:
     """A long tool loop of many small steps, swept once."""
     policy = presets.load("default", {"fidelity": fidelity, "tail": tail, "sweep_at": 0.9})
-    session = Session(policy=policy, window=WINDOW, count="chars/4", clock=lambda: 0.0)
+    session = Session(policy=policy, window=window, count="chars/4", clock=lambda: 0.0)
     session.add(user_message("Check all parts, one after the other."))
     for step in range(1_000):
         command = f"python check_part.py --part {step} --all > build/reports/{step % 7}/report_of_part_{step}.txt"
@@ -37,8 +37,9 @@ def count_tokens(items: list[Item]) -> int:
     return sum(item.tokens for item in items)
 
 
-def test_ledger_and_notes_do_not_grow_with_the_window() -> None:
-    items = sweep_full_session(0.15, 0.1).view.items  # so that most groups leave
+@pytest.mark.parametrize("window", [LARGE, pytest.param(LARGER, marks=pytest.mark.exhaustive)])
+def test_ledger_and_notes_do_not_grow_with_the_window(window: int) -> None:
+    items = sweep_full_session(window, 0.15, 0.1).view.items  # so that most groups leave
     notes = [item for item in items if is_group_note(item.message)]
     assert 0.5 * MOST_NOTES < count_tokens(notes) < 1.5 * MOST_NOTES
     assert 0 < count_tokens([item for item in items if item.message.kind == LEDGER]) <= MOST_LEDGER
@@ -46,5 +47,6 @@ def test_ledger_and_notes_do_not_grow_with_the_window() -> None:
 
 @pytest.mark.exhaustive
 def test_the_tail_does_not_grow_with_the_window() -> None:
-    small, large = (sweep_full_session(0.3, tail).view.items for tail in (0.08, 0.12))  # both more than the limit
+    tails = (0.08, 0.12)  # both more than the limit
+    small, large = (sweep_full_session(LARGER, 0.3, tail).view.items for tail in tails)
     assert [item.message for item in small] == [item.message for item in large]

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from tidegate.core.config.values import match_spelling, quote_value, suggest_name
-from tidegate.core.config.yaml_tree import MAX_YAML_CHARS
+from tidegate.core.config.yaml_tree import MAX_YAML_CHARS, YamlNode, read_yaml
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.policy.external_stage import ExternalStage, find_stage_problem
 from tidegate.core.policy.parser import RULE_KEYS, parse_policy
@@ -69,13 +69,12 @@ def load(
     if name in preset_names():
         if not overrides:
             return _load_preset(name)
-        source = f"{name}.yaml"
-        data = resources.files(__name__).joinpath(source).read_bytes()
+        source, tree = f"{name}.yaml", _read_preset(name)
     else:
         source = name.encode("utf-8", "backslashreplace").decode()
-        data = _read(name)
+        tree = read_yaml(_decode_text(_read(name), source), source)
     return parse_policy(
-        _decode_text(data, source),
+        tree,
         source=source,
         stages=known_stages,
         settings=overrides,
@@ -137,9 +136,14 @@ def load_stage_plugin(plugin: Plugin) -> Stage:
 @cache
 def _load_preset(name: str) -> Policy:
     """A preset without overrides. Cached, because parsing it takes half the time of opening a session."""
+    return parse_policy(_read_preset(name), source=f"{name}.yaml", stages=STAGES)
+
+
+@cache
+def _read_preset(name: str) -> YamlNode:
+    """The values of a preset's file. Cached for the many loads that differ only in their overrides."""
     source = f"{name}.yaml"
-    text = resources.files(__name__).joinpath(source).read_text("utf-8")
-    return parse_policy(text, source=source, stages=STAGES)
+    return read_yaml(resources.files(__name__).joinpath(source).read_text("utf-8"), source)
 
 
 def _read(path: str) -> bytes:

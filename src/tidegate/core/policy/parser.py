@@ -53,15 +53,18 @@ _Settings = dict[str, Scalar]
 
 
 def parse_policy(
-    text: str,
+    text: str | YamlNode,
     *,
     source: str,
     stages: Mapping[str, Stage],
     settings: Mapping[str, object] | None = None,
     ignore_unknown: bool = False,
 ) -> Policy:
-    """Parse a policy. `settings` override those of the file; `ignore_unknown` ignores keys that it does not declare."""
-    top = read_yaml(text, source).fields("a policy", POLICY_KEYS)
+    """Parse a policy, from its text or from what `read_yaml` made of it. `settings` override those of the file;
+    `ignore_unknown` ignores keys that it does not declare.
+    """
+    tree = read_yaml(text, source) if isinstance(text, str) else text
+    top = tree.fields("a policy", POLICY_KEYS)
     declared = _declared(top)
     known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
     positions: dict[str, SourcePosition] = {}
