@@ -92,7 +92,7 @@ def test_a_model_that_takes_none_is_not_sent_one() -> None:
     assert b"image_url" in asked("deepseek-chat", "models: {deepseek-chat: {images: true}}\n")[0]
     assert b"image_url" in asked("gpt-4o")[0]
     assert b"image_url" in asked("nobody-knows-it")[0]
-    with pytest.raises(BadInput, match="gpt-4o takes no pictures"):
+    with pytest.raises(BadInput, match="gpt-4o does not accept pictures"):
         asked("gpt-4o", "models: {gpt-4o: {images: false}}\n")
 
 

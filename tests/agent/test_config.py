@@ -201,7 +201,7 @@ def test_a_missing_variable_is_named_and_no_value_is() -> None:
     assert KEY not in said
     assert "blue" not in said
     assert "is empty" in refused("app: {name: '{{env.A}}'}", {"A": ""})
-    assert "names no variable" in refused("app: {name: '{{env.a b}}'}")
+    assert "is not the name of a variable" in refused("app: {name: '{{env.a b}}'}")
 
 
 def test_what_an_agent_that_was_not_picked_asks_for_is_not_missed() -> None:

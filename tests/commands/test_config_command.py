@@ -104,7 +104,7 @@ def test_any_kind_of_setting(chat: Chat) -> None:
         ("/config nonsense 3", "unknown setting"),
         ("/config execution.maxsteps 3", 'Did you mean "max_steps"'),
         ("/config spend.day.dollars lots", "spend.day.dollars"),
-        (f"/config agents.main.model.config.api_key {KEY}x", "not the place for one"),
+        (f"/config agents.main.model.config.api_key {KEY}x", "do not belong in a file"),
         ("/config policy nosuch", "nosuch"),
         ("/config window [1", "not YAML"),
     ],

@@ -166,6 +166,6 @@ def test_what_was_forgotten_leaves_the_trace(path: Path) -> None:
     assert b"hunter2" in path.read_bytes()
     trace.rewrite(without)
     assert [line.text for line in read_trace(path)] == ["keep this", "[forgotten]", "and this"]
-    with full_disk(5), pytest.raises(NotKept, match="not made again"):
+    with full_disk(5), pytest.raises(NotKept, match="could not be made again"):
         trace.rewrite(log)
     assert path.read_bytes() == b""

@@ -130,5 +130,5 @@ def test_nothing_is_sent_without_a_key_or_a_yes(monkeypatch: pytest.MonkeyPatch)
     assert asked.returncode == 2
     assert "up to 28 times" in asked.stdout
     assert "stops before $0.50" in asked.stdout
-    assert "Say --yes" in asked.stderr
+    assert "Add --yes" in asked.stderr
     assert str(CHECK_WINDOW) not in asked.stderr

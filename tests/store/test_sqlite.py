@@ -115,7 +115,7 @@ def test_places_that_cannot_be_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(BadInput, match="not a folder"):
         SqliteStore(tmp_path / "file")
-    with pytest.raises(NotKept, match="rights"):
+    with pytest.raises(NotKept, match="permissions"):
         SqliteStore(tmp_path / "file" / "below")
 
 

@@ -148,7 +148,7 @@ def test_wrong_calls_of_the_command(tmp_path: Path) -> None:
         ([], "nothing to import"),
         ([file, file, export_cut, "--as", "x"], "2 files cannot all be --as x"),
         ([file, "--as", "x"], "holds 2 sessions"),
-        ([export_cut], "not a whole export"),
+        ([export_cut], "export is not complete"),
         ([tmp_path / "none"], "not a file"),
     ):
         with pytest.raises(BadInput, match=why):

@@ -215,7 +215,7 @@ def _check_change(options: LaunchOptions, file: Path, text: str, change: _Settin
         raise BadPolicy(re.sub(rf"^{re.escape(str(file))}:\d+: ", "", error.args[0]), error.remedy) from None
     if change.name in after.hidden_paths and "{{" not in str(change.value):
         raise BadInput(
-            f"{change.name} is a secret, and secrets do not belong into a file.",
+            f"{change.name} is a secret, and secrets do not belong in a file.",
             f'Put it into the environment and name it: /config {change.name} "{{{{env.NAME}}}}".',
         )
     if not after.sources.get(change.name, after.sources.get(".".join(change.path), "")).startswith(f"{file}:"):

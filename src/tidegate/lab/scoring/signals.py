@@ -28,7 +28,14 @@ from tidegate.lab.scoring.identifiers import (
 )
 from tidegate.lab.scoring.occurrences import PageStream, WordPageIndex
 from tidegate.lab.scoring.request_size import UnitCounter
-from tidegate.lab.scoring.text_needs import Need, RuleSentence, TextNeed, find_rules, find_text_needs
+from tidegate.lab.scoring.text_needs import (
+    Need,
+    RuleSentence,
+    TextNeed,
+    find_rules,
+    find_text_needs,
+    read_call_arguments,
+)
 
 ANCHOR_KIND: Final = "anchor"
 _MIN_ANCHOR_CHARS: Final = 25
@@ -189,10 +196,7 @@ def _find_anchors(messages: Sequence[_Json], shelf: WordPageIndex, ruler: UnitCo
 
 
 def _read_old_texts(call: _Json) -> list[str]:
-    try:
-        arguments = json.loads(call["arguments"])
-    except (ValueError, TypeError, RecursionError):
-        return []
+    arguments = read_call_arguments(call)
     if not isinstance(arguments, dict):
         return []
     if call["name"] == "apply_patch" and isinstance(arguments.get("input"), str):

@@ -135,7 +135,7 @@ def find_text_needs(
 # --- calls ------------------------------------------------------------------------------------------------------------
 
 
-def _read_arguments(call: _Json) -> Any:
+def read_call_arguments(call: _Json) -> Any:
     """Return the arguments as JSON values, or the plain string if they are not JSON."""
     try:
         return json.loads(call["arguments"])
@@ -145,7 +145,7 @@ def _read_arguments(call: _Json) -> Any:
 
 def _call_key(call: _Json) -> tuple[str, ...]:
     """Return what makes two calls the same: the file for tools and commands that read one, else name and arguments."""
-    name, arguments = call["name"], _read_arguments(call)
+    name, arguments = call["name"], read_call_arguments(call)
     if not isinstance(arguments, dict):
         return "same", name, arguments if isinstance(arguments, str) else json.dumps(arguments, sort_keys=True)
     if name.lower() in _READ_TOOLS:
@@ -163,7 +163,7 @@ def _call_key(call: _Json) -> tuple[str, ...]:
 
 def _old_texts(call: _Json) -> Iterator[str]:
     """Yield the texts that an edit replaces: old strings, and the kept and removed lines of each hunk of a patch."""
-    arguments = _read_arguments(call)
+    arguments = read_call_arguments(call)
     if not isinstance(arguments, dict):
         return
     for edit in [arguments, *(each for each in arguments.get("edits") or () if isinstance(each, dict))]:
