@@ -1,5 +1,7 @@
 """Conversations of hundreds of short messages of the user, which sweeps keep."""
 
+from itertools import pairwise
+
 from tidegate import Session
 
 TEXT = "The build failed in module parser with error 17; the log is in build/out.txt. " * 4
@@ -14,5 +16,5 @@ def test_a_chat_of_short_messages_is_seldom_compacted() -> None:
         if any(decision.tokens_after < decision.tokens_before for decision in session.last_decisions if decision.acted):
             compacted.append(number)
         session.add({"role": "assistant", "content": f"answer {number}: {TEXT}"})
-    calls_between = [later - earlier for earlier, later in zip(compacted, compacted[1:], strict=False)]
+    calls_between = [later - earlier for earlier, later in pairwise(compacted)]
     assert min(calls_between) >= 4

@@ -69,13 +69,13 @@ def test_what_stood_in_old_arguments_is_recoverable_word_for_word() -> None:
         )
         messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": result})
 
-    quoted = [f"print(\"this is line {number} of the text\", '{number}')" for number in range(400)]
+    quoted = [f"print(\"this is line {number} of the text\", '{number}')" for number in range(800)]
     step(0, "write", "done", path="a.py", content="\n".join(f"\tif x:\n{line}" for line in quoted))
     step(1, "read", "".join(f"value_{number:05} = {number * 7919}\n" for number in range(4_000)), path="b.py")
     for number in range(2, 90):
         printed = "".join(f"ran part {part} of {number}\n" for part in range(120))
         step(number, "shell", printed, command=f"make step-{number}")
-    for number, line in enumerate(quoted[::10], 100):
+    for number, line in enumerate(quoted[::20], 100):
         step(number, "edit", "done", path="a.py", old_string=f"\n{line}\n", new_string="pass")
     step(200, "grep", "none", pattern="value_02000", path="src/value_02000/15838000.txt")
     figures = replayed(messages, 16_000)
