@@ -399,7 +399,7 @@ class _Sweep:
             before = self.draft, self.chosen, self.notes
             self.draft = untouched.copy()
             self.chosen = appraisal.choose(room)
-            if was_over and over <= level * _MIN_WORK and self.chosen.missed > _MAX_MISSED * self.chosen.worth:
+            if was_over and over <= level // 25 and self.chosen.missed > _MAX_MISSED * self.chosen.worth:
                 self.draft, self.chosen, self.notes = before  # a little too much, but with what is worth most
                 return
             # The answer before the newest request and the start of a running loop stay whatever they are worth. A
