@@ -153,9 +153,9 @@ class CompactionForm(NamedTuple):
     def add_beta(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers with the one for such blocks, beside other values of it."""
         name, value = self.beta
-        given = [each for key, each in headers.items() if key.lower() == name]
+        values = [each for key, each in headers.items() if key.lower() == name]
         others = {key: each for key, each in headers.items() if key.lower() != name}
-        return {**others, name: ",".join(given if any(value in each for each in given) else [*given, value])}
+        return {**others, name: ",".join(values if any(value in each for each in values) else [*values, value])}
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

@@ -23,8 +23,8 @@ from tidegate.wire.validation.faults import ValidationProfile
 
 def _read_usage(usage: Mapping[str, object]) -> Usage:
     details = read_details(usage, "prompt_tokens_details")
-    cached, written = read_count(details, "cached_tokens"), read_count(details, "cache_write_tokens")
-    return Usage(read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens"), cached, written)
+    cached, cache_write = read_count(details, "cached_tokens"), read_count(details, "cache_write_tokens")
+    return Usage(read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens"), cached, cache_write)
 
 
 CHAT_USAGE: Final = UsageForm(("prompt_tokens", "completion_tokens"), _read_usage)
