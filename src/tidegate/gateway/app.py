@@ -76,7 +76,7 @@ _MAX_NOTICES: Final = 20
 WatchRequest = Callable[[ForwardedRequest], None]
 
 
-class _FoundSession(NamedTuple):
+class _SessionMatch(NamedTuple):
     """The session of a request; the request, with what is before a stored answer that it names."""
 
     conversation: Conversation
@@ -315,7 +315,7 @@ class Gateway:
                 return
         await self._proxy(request, answer, exchange)
 
-    async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _FoundSession | bytes:
+    async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _SessionMatch | bytes:
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
@@ -330,10 +330,10 @@ class Gateway:
             return await self._unmanaged.write_after(failure, request, client, None)
         if conversation is None:
             return self._unmanaged.write_side_request(request, own, self._search.find_named(searched))
-        return _FoundSession(conversation, own, searched)
+        return _SessionMatch(conversation, own, searched)
 
     async def _log_and_fit(
-        self, request: IncomingRequest, original: ClientRequest, match: _FoundSession
+        self, request: IncomingRequest, original: ClientRequest, match: _SessionMatch
     ) -> Exchange | bytes:
         """Log the request and compute its view."""
         conversation, own, searched = match
