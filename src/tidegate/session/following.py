@@ -46,6 +46,7 @@ from tidegate.core.tokens.counting import count_message, count_system, count_too
 from tidegate.core.view import Item, View, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.session.continuation import Continuation, choose_record_tokens
+from tidegate.session.conversation import make_encodable
 from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.left_out_requests import restore_requests
 from tidegate.session.session import Session
@@ -53,7 +54,7 @@ from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.answers import read_usage
-from tidegate.wire.parsing import repair_message_texts, repair_unicode
+from tidegate.wire.parsing import repair_unicode
 
 HostObject = TypeVar("HostObject")
 _PREFACE: Final = 2
@@ -329,11 +330,8 @@ class FollowingSession(Generic[HostObject]):
         session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
         place, record = 0, list[EventPayload]()
         if continuation.wants_record(has_tools=has_tools):
-            known_count, ident = (
-                (len(known_ids), known_ids[-1])
-                if known_ids
-                else self._tree.find_rewritten([item.key for item in items])
-            )
+            keys = [] if known_ids else [item.key for item in items]
+            known_count, ident = (len(known_ids), known_ids[-1]) if known_ids else self._tree.find_rewritten(keys)
             place = known_count - len(known_ids)
             after = self._tree.resume_seq(ident) if ident else branch.edit if branch is not None else session.log.head
             returns = self._is_return(items[:known_count], ident)
@@ -448,7 +446,7 @@ class FollowingSession(Generic[HostObject]):
         return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
 
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
-        message = repair_message_texts(message) if not _is_encodable(message) else message
+        message = make_encodable(message)
         visible, live = resolve_visibility(message), self._live
         thinking = live.dialect.capabilities.plain_thinking
         tokens = 0 if visible is None else count_message(visible, live.counter, thinking=thinking)
@@ -527,15 +525,11 @@ class FollowingSession(Generic[HostObject]):
 
     def _arrange(self, items: Sequence[HostItem[HostObject]], view: View) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
-        view_items, hidden_ids = view.items, self._tree.hidden
-        arrangement = self._arrangement
-        if (
-            arrangement is None
-            or arrangement.view_items is not view_items
-            or arrangement.hidden_count != len(hidden_ids)
-        ):
+        arrangement, hidden_ids = self._arrangement, self._tree.hidden
+        is_known = arrangement is not None and arrangement.view_items is view.items
+        if arrangement is None or not is_known or arrangement.hidden_count != len(hidden_ids):
             items_before = _list_covered(view, items, self._places)
-            arrangement = _Arrangement(view_items, len(hidden_ids), self._start_walk(view), items_before)
+            arrangement = _Arrangement(view.items, len(hidden_ids), self._start_walk(view), items_before)
         arrangement.extend(items, self._places, hidden_ids)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
@@ -617,14 +611,6 @@ class FollowingSession(Generic[HostObject]):
             size = 0 if reply is not None and compacts_history(reply) else own_count
             payloads += self.session.build_usage_events(usage, (head, size))
         return payloads
-
-
-def _is_encodable(message: Message) -> bool:
-    try:
-        msgspec.msgpack.encode(message)
-    except UnicodeEncodeError:  # half a surrogate pair
-        return False
-    return True
 
 
 def _complete(payloads: Sequence[EventPayload], first: int) -> list[EventPayload]:
