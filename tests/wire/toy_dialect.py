@@ -16,7 +16,7 @@ import msgspec
 
 from tidegate.core.messages import Call, Message, Part, Result, Text, Tool
 from tidegate.core.usage import Usage
-from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths
+from tidegate.wire.dialect import AnswerForm, Dialect, Endpoint, MessageMarks, RequestPaths
 from tidegate.wire.parsing import (
     ParsedRequest,
     build_parsed_request,
@@ -45,7 +45,6 @@ from tidegate.wire.splicing.units import (
     read_tool_list,
     split_blocks,
 )
-from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.streaming.merged_answer import KEEP, AnswerMerger
 from tidegate.wire.streaming.reply import (
     Delta,

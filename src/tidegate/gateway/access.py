@@ -67,10 +67,10 @@ def _check_origin(settings: GatewaySettings, headers: Mapping[str, str]) -> RawH
 
 def preflight_headers(headers: Mapping[str, str]) -> RawHeaders:
     """The headers that answer the question of a browser whether a page may send a request."""
-    asked = headers.get("access-control-request-headers", "")[:2_000].encode("latin-1", "ignore")
+    wish = headers.get("access-control-request-headers", "")[:2_000].encode("latin-1", "ignore")
     return [
         (b"access-control-allow-methods", b"GET, POST, DELETE"),
-        (b"access-control-allow-headers", asked),
+        (b"access-control-allow-headers", wish),
         (b"access-control-max-age", _CORS_SECONDS),
     ]
 
@@ -99,16 +99,16 @@ def check_token(settings: GatewaySettings, headers: Mapping[str, str], in_path: 
     """
     if not settings.has_door:
         return ""
-    shown = [headers.get(TOKEN_HEADER, ""), in_path]
+    candidates = [headers.get(TOKEN_HEADER, ""), in_path]
     if in_key_header:
-        shown += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
+        candidates += [headers.get(name, "").removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS]
     for token in settings.tokens:
-        if any(_is_equal(each, token) for each in shown):
+        if any(_is_equal(each, token) for each in candidates):
             return token
-    if settings.client_token and any(_is_equal(each, settings.client_token) for each in shown):
+    if settings.client_token and any(_is_equal(each, settings.client_token) for each in candidates):
         return ""
     raise GatewayRefusal(401, "authentication_error", f"The gateway wants its token in the header {TOKEN_HEADER}.")
 
 
-def _is_equal(shown: str, token: str) -> bool:
-    return hmac.compare_digest(shown.encode(), token.encode())
+def _is_equal(candidate: str, token: str) -> bool:
+    return hmac.compare_digest(candidate.encode(), token.encode())

@@ -76,7 +76,7 @@ _MAX_NOTICES: Final = 20
 WatchRequest = Callable[[ForwardedRequest], None]
 
 
-class _FoundSession(NamedTuple):
+class _SessionMatch(NamedTuple):
     """The session of a request; the request, with what is before a stored answer that it names."""
 
     conversation: Conversation
@@ -304,18 +304,18 @@ class Gateway:
 
         Bytes are what is forwarded unmanaged instead.
         """
-        found = await self._find_session(request, client)
-        if isinstance(found, bytes):
-            await self._proxy(request, answer, found)
+        match = await self._find_session(request, client)
+        if isinstance(match, bytes):
+            await self._proxy(request, answer, match)
             return
-        with found.conversation.in_use():
-            exchange = await self._log_and_fit(request, client, found)
+        with match.conversation.in_use():
+            exchange = await self._log_and_fit(request, client, match)
             if not isinstance(exchange, bytes):
                 await self._exchange(request, exchange, answer)
                 return
         await self._proxy(request, answer, exchange)
 
-    async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _FoundSession | bytes:
+    async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _SessionMatch | bytes:
         model = client.host.model
         if model not in self._counted_models:  # loading a vocabulary takes a while: other requests go on meanwhile
             await asyncio.to_thread(_load_counter, model)
@@ -330,13 +330,13 @@ class Gateway:
             return await self._unmanaged.write_after(failure, request, client, None)
         if conversation is None:
             return self._unmanaged.write_side_request(request, own, self._search.find_named(searched))
-        return _FoundSession(conversation, own, searched)
+        return _SessionMatch(conversation, own, searched)
 
     async def _log_and_fit(
-        self, request: IncomingRequest, received: ClientRequest, found: _FoundSession
+        self, request: IncomingRequest, original: ClientRequest, match: _SessionMatch
     ) -> Exchange | bytes:
         """Log the request and compute its view."""
-        conversation, own, searched = found
+        conversation, own, searched = match
         following, model = conversation.following, own.host.model
         try:
             self._thinking.refused.apply(following, request.route.upstream.name, model)
@@ -350,21 +350,21 @@ class Gateway:
         except (TidegateError, OSError) as failure:
             return await self._unmanaged.write_after(failure, request, own, conversation)
         recall = HiddenRecall(client.dialect) if client.offers_recall else None
-        exchange = Exchange(conversation, client, followed, own, recall, window_key, received.text)
+        exchange = Exchange(conversation, client, followed, own, recall, window_key, original.text)
         following.unmanaged_reason = ""
         self._report(exchange)
         return exchange
 
     async def _search_for(self, request: IncomingRequest, client: ClientRequest) -> SearchedRequest:
         """What the search for the session needs to know of a request."""
-        named = request.client
-        if not named.name and (own := find_id_in_body(client.body)):
-            named = named._replace(client="claude", name=f"claude-{own}")
+        client_id = request.client
+        if not client_id.name and (own := find_id_in_body(client.body)):
+            client_id = client_id._replace(client="claude", name=f"claude-{own}")
         model = client.host.model
         return SearchedRequest(
-            named,
+            client_id,
             request.scope,
-            SINGLE_CALLER if named.name else await self._identify_caller(request),
+            SINGLE_CALLER if client_id.name else await self._identify_caller(request),
             model,
             client.dialect,
             client.items,
@@ -447,9 +447,9 @@ class Gateway:
                 return self._offer_recall(client).text
             with conversation.in_use():
                 client = await self._add_recall(conversation, client, searched)
-                shown = conversation.following.preview(client.items)
-            if shown is not None and any(each.state != "kept" for each in shown):
-                return write_view(client, shown)
+                view = conversation.following.preview(client.items)
+            if view is not None and any(each.state != "kept" for each in view):
+                return write_view(client, view)
         except TidegateError as failure:
             self.log_line(f"counting for the view failed: {type(failure).__name__}")
         return client.text
@@ -459,14 +459,14 @@ class Gateway:
     async def _exchange(self, request: IncomingRequest, exchange: Exchange, answer: ClientAnswer) -> None:
         """Send the view; if the upstream finds it too long, shrink it and send it again. Hidden calls are answered."""
         while True:
-            sent, body = await self._write_body(request, exchange)
-            with await self._upstream_clients.send(sent, body) as response:
+            outgoing, body = await self._write_body(request, exchange)
+            with await self._upstream_clients.send(outgoing, body) as response:
                 if response.status >= 400:
                     body = await self._upstream_clients.read_failure(response)
                     failure = UpstreamFailure(response.status, response.headers, body)
-                    if (refused := await self._refusals.find_next(exchange, failure)) is None:
+                    if (final_failure := await self._refusals.find_next(exchange, failure)) is None:
                         continue
-                    await self._pass_on_failure(answer, refused)
+                    await self._pass_on_failure(answer, final_failure)
                     return
                 if exchange.smaller_try is not None:
                     await self._refusals.note_accepted(exchange, exchange.smaller_try)
@@ -617,8 +617,8 @@ class Gateway:
         if copy.cache_miss_reason:
             exchange.notes.append(CacheMissReason(copy.cache_miss_reason).pack())
         has_id = exchange.dialect.stored_answers is not None
-        stored = self._responses.make_notes(exchange, copy, copied) if has_id else []
-        notes, exchange.notes = [*notes, *exchange.notes, *stored], []
+        response_notes = self._responses.make_notes(exchange, copy, copied) if has_id else []
+        notes, exchange.notes = [*notes, *exchange.notes, *response_notes], []
         try:
             record, cleared = exchange.conversation.following.record_reply_async, copy.cleared_tokens
             await self._gate.wait(record, exchange.followed, reply, usage, notes=notes, cleared=cleared)

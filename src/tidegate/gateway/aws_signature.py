@@ -59,10 +59,10 @@ class AwsSigner:
         from botocore.auth import SigV4Auth  # noqa: PLC0415 - an optional package
         from botocore.awsrequest import AWSRequest  # noqa: PLC0415 - an optional package
 
-        given = {name.lower(): value for name, value in headers if name.lower() in _SIGNED_HEADERS}
-        request = AWSRequest(method=method, url=url, headers=given, data=body)
+        signed_headers = {name.lower(): value for name, value in headers if name.lower() in _SIGNED_HEADERS}
+        request = AWSRequest(method=method, url=url, headers=signed_headers, data=body)
         SigV4Auth(self._credentials, _SERVICE, self._region).add_auth(request)
         signed = {name.lower(): value for name, value in request.headers.items()}
-        kept = [(name, value) for name, value in headers if name.lower() not in signed]
-        kept = [(name, value) for name, value in kept if not name.lower().startswith("x-amz-")]
-        return [*kept, *signed.items()]
+        other_headers = [(name, value) for name, value in headers if name.lower() not in signed]
+        other_headers = [(name, value) for name, value in other_headers if not name.lower().startswith("x-amz-")]
+        return [*other_headers, *signed.items()]

@@ -61,8 +61,8 @@ class BoundThinking:
         if conversation is not None:
             cleaned = leave_out_bound_thinking(client, conversation.following, text)
         elif get_dialect(client.dialect).binds_prefix(client.host.model):
-            sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
-            cleaned = write_without_thinking(sent) if sent is not None else text
+            request = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
+            cleaned = write_without_thinking(request) if request is not None else text
         else:
             cleaned = text
         if cleaned != text:
@@ -87,19 +87,19 @@ class BoundThinking:
 
     def continues_changed(self, client: ClientRequest) -> bool:
         """Whether a request has an answer to a changed unmanaged one. It is said once."""
-        found = [chain for chain in _chain(client)[:-1] if chain in self.changed_chains]
-        for chain in found:
+        chains = [chain for chain in _chain(client)[:-1] if chain in self.changed_chains]
+        for chain in chains:
             del self.changed_chains[chain]
-        return bool(found)
+        return bool(chains)
 
     def add_net(
         self, request: IncomingRequest, client: ClientRequest, conversation: Conversation, text: bytes
     ) -> tuple[IncomingRequest, bytes]:
         """The request that tells the provider to drop misplaced thinking, from the first edited one on."""
         host = urlsplit(request.route.upstream.url).hostname or ""
-        given = request.headers.get(BETA_HEADER, "")
-        asking, betas = allow_dropping(client, conversation.following, host, text, given)
-        if betas == given:
+        old_betas = request.headers.get(BETA_HEADER, "")
+        asking, betas = allow_dropping(client, conversation.following, host, text, old_betas)
+        if betas == old_betas:
             return request, asking
         headers = [pair for pair in request.raw_headers if pair[0].lower() != BETA_HEADER.encode()]
         return request._replace(raw_headers=[*headers, (BETA_HEADER.encode(), betas.encode())]), asking

@@ -40,15 +40,15 @@ class _Claims(msgspec.Struct):
 
 def read_secret(folder: TextFolder) -> bytes:
     """The secret of this data folder that hides keys in the names of sessions. It is made when it is first needed."""
-    found = ""
+    secret = ""
 
     def make(text: str | None) -> str:
-        nonlocal found
-        found = text or token_hex(32)
-        return found
+        nonlocal secret
+        secret = text or token_hex(32)
+        return secret
 
     folder.update(_SECRET_FILE, make)
-    return found.encode()
+    return secret.encode()
 
 
 def identify_caller(headers: Mapping[str, str], query: bytes, secret: bytes) -> Caller:
@@ -62,7 +62,7 @@ def identify_caller(headers: Mapping[str, str], query: bytes, secret: bytes) -> 
 def _find_identity(headers: Mapping[str, str], query: bytes) -> str:
     if account := headers.get(_ACCOUNT_HEADER, ""):
         return f"account {account}"
-    key = next((given.removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS if (given := headers.get(name, ""))), "")
+    key = next((value.removeprefix("Bearer ") for name in CLIENT_KEY_HEADERS if (value := headers.get(name, ""))), "")
     if not key and b"key=" in query:
         key = parse_qs(query.decode("latin-1")).get("key", [""])[0]
     if key.startswith(_REFRESHED_PREFIXES):

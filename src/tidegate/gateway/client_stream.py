@@ -25,8 +25,8 @@ class ClientStream:
     too long, the rest of an answer passes unchanged.
     """
 
-    def __init__(self, merged: MergedAnswer) -> None:
-        self._merged = merged
+    def __init__(self, merger: MergedAnswer) -> None:
+        self._merged = merger
         self._is_stream = self._is_passed_on = False
         self._buffer = bytearray()
         self._listed: list[JsonObject] = []
@@ -44,16 +44,16 @@ class ClientStream:
         self._buffer += piece
         if not self._is_stream:
             return b""
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         start = 0
         for end in [match.end() for match in EVENT_END.finditer(self._buffer, searched)]:
-            found.append(self._change_event(bytes(self._buffer[start:end])))
+            pieces.append(self._change_event(bytes(self._buffer[start:end])))
             start = end
         del self._buffer[:start]
         if len(self._buffer) > _MAX_EVENT_BYTES:
             self._is_passed_on = True
-            found.append(self._take_buffer())
-        return b"".join(found)
+            pieces.append(self._take_buffer())
+        return b"".join(pieces)
 
     def _take_buffer(self) -> bytes:
         raw = bytes(self._buffer)
@@ -80,8 +80,8 @@ class ClientStream:
         new = self._merged.feed(value)
         if new is KEEP or new is None:
             return b"" if new is None else raw
-        named = f"event: {frame.event}\n".encode() if frame.event else b""
-        return named + b"data: " + msgspec.json.encode(new) + b"\n\n"
+        head = f"event: {frame.event}\n".encode() if frame.event else b""
+        return head + b"data: " + msgspec.json.encode(new) + b"\n\n"
 
     def _change_body(self, raw: bytes) -> bytes:
         if has_too_many_values(raw, MAX_ANSWER_VALUES):
@@ -99,9 +99,11 @@ class ClientStream:
 
     def _change_list(self, raw: bytes, frames: list[JsonObject]) -> bytes:
         new = [(frame, self._merged.feed(frame)) for frame in frames if isinstance(frame, dict)]
-        if not self._listed and all(changed is KEEP for _, changed in new):
+        if not self._listed and all(replacement is KEEP for _, replacement in new):
             return raw
-        self._listed += [frame if changed is KEEP else changed for frame, changed in new if changed is not None]
+        self._listed += [
+            frame if replacement is KEEP else replacement for frame, replacement in new if replacement is not None
+        ]
         return b"" if self._merged.goes_on else msgspec.json.encode(self._listed)
 
 

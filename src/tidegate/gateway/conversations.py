@@ -109,11 +109,13 @@ class Conversations:
             if (moving := self._moving.get(name)) is not None:
                 await self._gate.wait(asyncio.shield, moving)
                 continue
-            known = self._open.get(name)
-            if known is not None and (known.users or (known.model == model and known.dialect == dialect)):
+            conversation = self._open.get(name)
+            if conversation is not None and (
+                conversation.users or (conversation.model == model and conversation.dialect == dialect)
+            ):
                 self._open.move_to_end(name)
-                return known
-            if known is not None:
+                return conversation
+            if conversation is not None:
                 self._start_closing(name)
                 continue
             await self._gate.require()

@@ -48,13 +48,13 @@ _LAST_ROUND_NOTE: Final = "\n[This was the last recall for this answer. Go on wi
 _MAX_CACHED_MESSAGES: Final = 2_000
 
 
-def offer_recall(client: ClientRequest, known: Sequence[Tool] = ()) -> ClientRequest:
+def offer_recall(client: ClientRequest, earlier_tools: Sequence[Tool] = ()) -> ClientRequest:
     """The request with the tool, if it has tools of its own, and none of this name.
 
-    `known` are the tools of the last request: what was offered there is offered again as it was, because the provider's
-    cache and signed thinking depend on it.
+    `earlier_tools` are those of the last request: what was offered there is offered again as it was, because the cache
+    of the provider and signed thinking depend on it.
     """
-    tool = next((tool for tool in known if tool.name == RECALL_NAME), RECALL_TOOL)
+    tool = next((tool for tool in earlier_tools if tool.name == RECALL_NAME), RECALL_TOOL)
     return (client.add_tool(tool) if client.host.tools else None) or client
 
 
@@ -71,11 +71,11 @@ def restore_hidden_exchanges(conversation: Conversation, client: ClientRequest) 
     results: dict[int, list[HiddenResult]] = {}
     for place, step in enumerate(steps):
         calls = tree.hidden_calls(step.id)
-        hidden = [_read_message(conversation, ident) for ident in step.hidden]
-        if calls or any(message.role == "assistant" for message in hidden):
-            answers[place] = _group_answers(conversation, hidden, step.id)
-        elif hidden:
-            results[place] = [_read_result(message) for message in hidden]
+        hidden_messages = [_read_message(conversation, ident) for ident in step.hidden]
+        if calls or any(message.role == "assistant" for message in hidden_messages):
+            answers[place] = _group_answers(conversation, hidden_messages, step.id)
+        elif hidden_messages:
+            results[place] = [_read_result(message) for message in hidden_messages]
     if steps and len(steps) < len(client.items) and (waiting := tree.hidden_calls(steps[-1].id)):
         results[len(steps)] = _find_waiting_results(conversation, steps[-1].id, waiting)
     may_have_calls = client.host.tools or any(calls_of(item.message) for item in client.items)
@@ -97,12 +97,12 @@ def restore_waiting_results(conversation: Conversation, client: ClientRequest, a
 
 
 def _read_message(conversation: Conversation, ident: str) -> Message:
-    known = conversation.hidden_messages
-    if ident not in known:
-        if len(known) >= _MAX_CACHED_MESSAGES:
-            known.clear()
-        known[ident] = recall_message(conversation.following.session.log, ident)
-    return known[ident]
+    cache = conversation.hidden_messages
+    if ident not in cache:
+        if len(cache) >= _MAX_CACHED_MESSAGES:
+            cache.clear()
+        cache[ident] = recall_message(conversation.following.session.log, ident)
+    return cache[ident]
 
 
 def _read_result(message: Message) -> HiddenResult:
@@ -110,14 +110,14 @@ def _read_result(message: Message) -> HiddenResult:
     return HiddenResult(result.call_id if result else "", RECALL_NAME, text_of(message))
 
 
-def _group_answers(conversation: Conversation, hidden: list[Message], last: str) -> list[HiddenAnswer]:
-    tree, found = conversation.following.tree, list[HiddenAnswer]()
-    for message in (*hidden, _read_message(conversation, last)):
+def _group_answers(conversation: Conversation, hidden_messages: list[Message], last: str) -> list[HiddenAnswer]:
+    tree, answers = conversation.following.tree, list[HiddenAnswer]()
+    for message in (*hidden_messages, _read_message(conversation, last)):
         if message.role == "assistant":
-            found.append(HiddenAnswer(message, tree.hidden_calls(message.id)))
+            answers.append(HiddenAnswer(message, tree.hidden_calls(message.id)))
         else:
-            found[-1] = found[-1]._replace(results=(*found[-1].results, _read_result(message)))
-    return found
+            answers[-1] = answers[-1]._replace(results=(*answers[-1].results, _read_result(message)))
+    return answers
 
 
 def _find_waiting_results(
@@ -127,8 +127,8 @@ def _find_waiting_results(
     calls = {call.id: call for call in calls_of(_read_message(conversation, answer))}
     results: list[HiddenResult] = []
     for each in waiting:
-        if known := conversation.following.tree.hidden_result(answer, each.id):
-            results.append(_read_result(_read_message(conversation, known)))
+        if result_id := conversation.following.tree.hidden_result(answer, each.id):
+            results.append(_read_result(_read_message(conversation, result_id)))
         elif each.id in calls:
             results.append(HiddenResult(each.id, RECALL_NAME, answer_recall(conversation, answer, calls[each.id])))
     return results
@@ -139,7 +139,7 @@ def answer_recall(conversation: Conversation, last_id: str, call: Call) -> str:
     session, log = conversation.following.session, conversation.open_recalled_log(last_id)
     arguments = decode_object(call.arguments)
     offset = arguments.get("offset")
-    found = recall_text(
+    recall = recall_text(
         log,
         arguments.get("what"),
         max_chars=min(_MAX_RESULT_CHARS, (session.window or 100_000) // 5),
@@ -147,7 +147,7 @@ def answer_recall(conversation: Conversation, last_id: str, call: Call) -> str:
         whole_chars=session.whole_recall_chars,
         index=session.history.recall_index,
     )
-    return found.text
+    return recall.text
 
 
 class HiddenRecall:
@@ -174,18 +174,18 @@ class HiddenRecall:
         bounded = self._dialect.calls.bound_arguments(messages, RECALL_NAME, _MAX_ARGUMENT_CHARS)
         if bounded != messages:
             message, messages = read_reply(self._dialect, self._dialect.to_client_messages(bounded)), bounded
-        hidden = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
-        if message is None or not hidden:
+        hidden_calls = [call for call in calls_of(message) if call.name == RECALL_NAME] if message else []
+        if message is None or not hidden_calls:
             return message, []
-        has_others = len(calls_of(message)) > len(hidden)
+        has_others = len(calls_of(message)) > len(hidden_calls)
         raw = self._dialect.calls.list_raw_calls(messages, RECALL_NAME)
         is_answered = not has_others if self.merged.goes_on else has_others and copied.asks_for_calls
-        if not is_answered or len(raw) != len(hidden):
-            kept = tuple(part for part in message.parts if part not in hidden)
-            return msgspec.structs.replace(message, parts=kept) if kept else None, []
-        self._calls, self._messages = hidden, messages
+        if not is_answered or len(raw) != len(hidden_calls):
+            visible_parts = tuple(part for part in message.parts if part not in hidden_calls)
+            return msgspec.structs.replace(message, parts=visible_parts) if visible_parts else None, []
+        self._calls, self._messages = hidden_calls, messages
         return message, [
-            HiddenCalls(tuple(HiddenCall(*each) for each in zip((c.id for c in hidden), raw, strict=True))).pack()
+            HiddenCalls(tuple(HiddenCall(*each) for each in zip((c.id for c in hidden_calls), raw, strict=True))).pack()
         ]
 
     def continue_request(self, conversation: Conversation, client: ClientRequest, last_id: str) -> ClientRequest | None:

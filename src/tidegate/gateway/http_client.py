@@ -348,12 +348,12 @@ class HttpClient:
             headers, target = [*headers, *self._list_proxy_headers()], url
         head = _encode_head(method, target, self._host_header, headers, len(body))
         while True:
-            known = self._take()
-            connection = known or await self._connect()
+            idle = self._take()
+            connection = idle or await self._connect()
             try:
                 return await connection.ask(method, head, body, self._answer_timeout)
             except _ConnectionClosed:  # a server may close a connection that it kept just when it is used again
-                if known is None or method not in _REPEATABLE_METHODS:
+                if idle is None or method not in _REPEATABLE_METHODS:
                     raise
 
     async def close(self) -> None:

@@ -67,15 +67,15 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
         if name not in _KNOWN_CODINGS:
             raise BadInput(f"The body is compressed with {name[:20]}.", "Use gzip, deflate or zstd.")
         decoder = BodyDecoder(name)
-        found: list[bytes] = []
+        pieces: list[bytes] = []
         size = 0
         for piece in decoder.feed(body):
-            found.append(piece)
+            pieces.append(piece)
             size += len(piece)
             if size > limit:
                 raise BodyTooLarge
         decoder.end()
-        body = b"".join(found)
+        body = b"".join(pieces)
     return body
 
 
@@ -153,19 +153,21 @@ class BodyDecoder:
 
 def read_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """The headers by their names in lower case. Several with one name are joined, so that none hides another."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
-        found[name] = f"{found[name]}, {value}" if name in found else value
-    return found
+        values[name] = f"{values[name]}, {value}" if name in values else value
+    return values
 
 
 def forward_headers(headers: Iterable[tuple[bytes, bytes]], *, without: Iterable[str] = ()) -> RawHeaders:
     """The headers of a request as they are passed on. Answers are asked for uncompressed, so that they can be read."""
     pairs = [(name.lower(), value) for name, value in headers]
-    dropped = _NOT_FORWARDED.union(map(str.encode, without), _named_by_connection(pairs))
-    found = [(name, value) for name, value in pairs if name not in dropped and not name.startswith(b"x-tidegate-")]
-    return [*found, (b"accept-encoding", b"identity")]
+    private_names = _NOT_FORWARDED.union(map(str.encode, without), _named_by_connection(pairs))
+    own_headers = [
+        (name, value) for name, value in pairs if name not in private_names and not name.startswith(b"x-tidegate-")
+    ]
+    return [*own_headers, (b"accept-encoding", b"identity")]
 
 
 def answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
@@ -174,11 +176,13 @@ def answer_headers(headers: Iterable[tuple[bytes, bytes]]) -> RawHeaders:
     The answer is decoded, if its coding is known. Which web pages may read it, the gateway decides.
     """
     pairs = [(name.lower(), value) for name, value in headers]
-    dropped = _NOT_ANSWERED.union(_named_by_connection(pairs))
+    private_names = _NOT_ANSWERED.union(_named_by_connection(pairs))
     coding = b", ".join([value for name, value in pairs if name == b"content-encoding"])
     if coding.decode("latin-1").strip().lower() in _KNOWN_CODINGS:
-        dropped |= {b"content-encoding"}
-    return [(name, value) for name, value in pairs if name not in dropped and not name.startswith(b"access-control-")]
+        private_names |= {b"content-encoding"}
+    return [
+        (name, value) for name, value in pairs if name not in private_names and not name.startswith(b"access-control-")
+    ]
 
 
 def _named_by_connection(pairs: Iterable[tuple[bytes, bytes]]) -> Iterator[bytes]:
@@ -240,9 +244,9 @@ class ClientAnswer:
 
     def take_held(self) -> bytes:
         """The pieces that wait. They are not sent any more."""
-        held = b"".join(self._held)
+        pieces = b"".join(self._held)
         self._held.clear()
-        return held
+        return pieces
 
     async def finish(self, last: bytes = b"") -> None:
         """End the answer with this piece. One that broke off is not ended properly: the client must notice."""

@@ -43,17 +43,17 @@ class Metrics:
         """The sum of a counter over its labels, or over those that have these."""
         return sum(
             amount
-            for (known, found), amount in self._counts.items()
-            if known == f"tidegate_{name}_total" and labels.items() <= dict(found).items()
+            for (full_name, pairs), amount in self._counts.items()
+            if full_name == f"tidegate_{name}_total" and labels.items() <= dict(pairs).items()
         )
 
     def render(self) -> str:
         lines: list[str] = []
         for name, text in _HELP.items():
             lines += [f"# HELP {name} {text}", f"# TYPE {name} counter"]
-            found = sorted(item for item in self._counts.items() if item[0][0] == name)
-            lines += [f"{name}{_format_labels(labels)} {number}" for (_, labels), number in found]
-            if not found:
+            counts = sorted(item for item in self._counts.items() if item[0][0] == name)
+            lines += [f"{name}{_format_labels(labels)} {number}" for (_, labels), number in counts]
+            if not counts:
                 lines.append(f"{name} 0")
         gauges = {
             "open_sessions": self.open_sessions,

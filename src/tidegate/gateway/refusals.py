@@ -111,9 +111,9 @@ class Refusals:
                 return False
             exchange.conversation.own_limit = window, self._windows.now
         else:
-            refused = min(error.prompt_tokens or tokens, int(tokens * _MAX_TOKENS_RATIO))
+            refused_tokens = min(error.prompt_tokens or tokens, int(tokens * _MAX_TOKENS_RATIO))
             share = _CEILING_SHARES[min(session.recovery.refusals, 1)]
-            window = find_smaller_window(session.budget, refused, share)
+            window = find_smaller_window(session.budget, refused_tokens, share)
             if window is None:
                 return False
             await self._windows.take_ceiling(exchange.window_key, window)
@@ -133,27 +133,27 @@ class Refusals:
         await self._windows.take_words(exchange.window_key, smaller_try.words, ceiling)
 
     async def _try_smaller(self, exchange: Exchange, failure: UpstreamFailure, words: str) -> bool:
-        session, refused = exchange.conversation.following.session, exchange.followed
-        window = find_smaller_window(session.budget, refused.tokens, TRIED_SHARE)
+        session, first_request = exchange.conversation.following.session, exchange.followed
+        window = find_smaller_window(session.budget, first_request.tokens, TRIED_SHARE)
         if window is None:
             return False
         before = sum(session.edit_counts.values())
         has_made_smaller = await self._make_smaller(exchange, window, None)
-        smaller_try = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
-        if has_made_smaller and exchange.followed.tokens < refused.tokens:
+        smaller_try = SmallerTry(words, first_request.tokens, sum(session.edit_counts.values()) - before)
+        if has_made_smaller and exchange.followed.tokens < first_request.tokens:
             exchange.smaller_try, exchange.first_refusal = smaller_try, failure
             return True
-        exchange.followed = refused
+        exchange.followed = first_request
         await self._take_back(exchange, smaller_try)
         return False
 
-    async def _take_back(self, exchange: Exchange, tried: SmallerTry) -> None:
+    async def _take_back(self, exchange: Exchange, attempt: SmallerTry) -> None:
         """Restore the view as it was before the smaller one. The next request sets the window again."""
-        self._windows.note_fruitless(exchange.window_key, tried.words)
+        self._windows.note_fruitless(exchange.window_key, attempt.words)
         recovery = exchange.conversation.following.session.recovery
         try:
             call = exchange.conversation.following.session.call_async
-            await self._gate.wait(call, recovery.take_back, tried.edits)
+            await self._gate.wait(call, recovery.take_back, attempt.edits)
         except _FAILURES as failure:
             self._log_line(f"a smaller view was not taken back: {type(failure).__name__}")
 

@@ -76,18 +76,18 @@ class ResponseIds:
             conversation.is_found = conversation.is_found or not searched.client.name
             with conversation.in_use():
                 session = conversation.following.session
-                found = await self._gate.wait(session.call_async, _continue_answer, conversation, client)
-                if found is not None:
-                    return conversation, found
+                continuation = await self._gate.wait(session.call_async, _continue_answer, conversation, client)
+                if continuation is not None:
+                    return conversation, continuation
         self._activity.note_passed_on(request.scope, _UNKNOWN)
         self._note_once(f"a request is passed on unmanaged and not logged: {_UNKNOWN}")
         name = request.scope + searched.client.name
         if searched.client.name and await self._conversations.exists(name):
-            opened = await self._conversations.get(
+            named_session = await self._conversations.get(
                 name, searched.model, searched.dialect, searched.client.client, searched.window
             )
-            with opened.in_use(), suppress(TidegateError, OSError):
-                history = opened.following.session.history
+            with named_session.in_use(), suppress(TidegateError, OSError):
+                history = named_session.following.session.history
                 await self._gate.run(history.append_note, SentUnmanaged(_UNKNOWN))
         return None, client
 
@@ -110,32 +110,32 @@ class ResponseIds:
 
     def note_sent(self, exchange: Exchange, text: bytes, *, is_view: bool) -> None:
         """Take note of what the provider stores with the next answer; not `is_view`: something else than the view."""
-        stored, client = exchange.dialect.stored_answers, exchange.client
-        if stored is None:
+        form, client = exchange.dialect.stored_answers, exchange.client
+        if form is None:
             return
-        exchange.sent_view = exchange.followed.hash_view() if is_view and stored.stores_answer(client.body) else ""
+        exchange.sent_view = exchange.followed.hash_view() if is_view and form.stores_answer(client.body) else ""
         note = SentWhole(_WHOLE).pack()
-        if client.chain is not None and not stored.has_previous_id(text) and note not in exchange.notes:
+        if client.chain is not None and not form.has_previous_id(text) and note not in exchange.notes:
             exchange.notes.append(note)
 
     # --- answers --------------------------------------------------------------------------------------------------
 
     def make_notes(self, exchange: Exchange, copy: AnswerCopy, copied: CopiedAnswer) -> list[NoteAdded]:
         """The note after an answer that the provider stores, if the client can name it."""
-        client, stored = exchange.client, exchange.dialect.stored_answers
+        client, form = exchange.client, exchange.dialect.stored_answers
         exchange.response_id = exchange.response_id or copy.response_id
         goes_on = exchange.recall is not None and exchange.recall.merged.goes_on
-        if stored is None or not copy.response_id or goes_on or not stored.stores_answer(client.body):
+        if form is None or not copy.response_id or goes_on or not form.stores_answer(client.body):
             return []
-        given = client.body.get(exchange.dialect.messages_key)
-        first = given[: client.host.fixed_items] if isinstance(given, list) else []
+        messages = client.body.get(exchange.dialect.messages_key)
+        first = messages[: client.host.fixed_items] if isinstance(messages, list) else []
         return [
             make_stored_note(
                 exchange.conversation.following.tree.stored_answers,
                 exchange.response_id,
                 copy.response_id,
                 exchange.sent_view,
-                stored.list_phases(copied.client_messages),
+                form.list_phases(copied.client_messages),
                 client.chain.leading if client.chain is not None else first,
             ).pack()
         ]
@@ -183,18 +183,18 @@ def _hash_id(request: IncomingRequest, ident: str) -> str:
 def _continue_answer(conversation: Conversation, client: ClientRequest) -> ClientRequest | None:
     """The request with what is before it; None if the log does not know the answer. This reads the log."""
     following, dialect = conversation.following, get_dialect(client.dialect)
-    known, ident = following.tree.stored_answers, client.host.previous_id
-    if ident not in known:
+    answers, ident = following.tree.stored_answers, client.host.previous_id
+    if ident not in answers:
         following.session.history.refresh()  # another worker may have logged it
-    answer = known.get(ident)
+    answer = answers.get(ident)
     if answer is None or dialect.stored_answers is None:
         return None
     if answer.provider_id != ident:
         text = dialect.stored_answers.replace_previous_id(client.text, answer.provider_id)
         client = read_client_request(client.dialect, text, client.host.model) or client
     client = restore_waiting_results(conversation, client, answer.message)
-    leading = find_leading(known, answer)
+    leading = find_leading(answers, answer)
     first = dialect.read_request({dialect.messages_key: list(leading)}).system
     system = "\n\n".join(each for each in (client.host.system, first) if each)
     logged = following.list_logged(answer.message, make_logged_unit)
-    return continue_stored(client, StoredChain(answer, leading, list_phases_by_message(known)), logged, system)
+    return continue_stored(client, StoredChain(answer, leading, list_phases_by_message(answers)), logged, system)

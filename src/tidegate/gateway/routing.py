@@ -47,8 +47,8 @@ class Route(NamedTuple):
 
 def find_route(method: str, path: str, headers: Mapping[str, str], upstreams: Sequence[Upstream]) -> Route:
     """The route of a request, by the prefix of its path, then by path and headers."""
-    named = tuple([name for name in _ROUTE_HEADERS if name in headers])
-    return _find_route(method, path, named, _is_signed(headers), tuple(upstreams))
+    header_names = tuple([name for name in _ROUTE_HEADERS if name in headers])
+    return _find_route(method, path, header_names, _is_signed(headers), tuple(upstreams))
 
 
 @lru_cache(_MAX_CACHED)
@@ -142,7 +142,7 @@ class _OwnIds(NamedTuple):
 
 def _read_own_ids(headers: Mapping[str, str], clean: CleanId) -> _OwnIds:
     def read(*names: str) -> str:
-        return next((found for name in names if (given := headers.get(name)) and (found := clean(given))), "")
+        return next((ident for name in names if (value := headers.get(name)) and (ident := clean(value))), "")
 
     if main := read("x-claude-code-session-id"):
         return _OwnIds("claude", main, read("x-claude-code-agent-id"), read("x-claude-code-parent-agent-id"))
@@ -164,19 +164,19 @@ def find_client_id(headers: Mapping[str, str], session: str) -> ClientId:
 
 
 @lru_cache(_MAX_CACHED)
-def _find_client_id(given: tuple[tuple[str, str], ...], session: str) -> ClientId:
-    headers = dict(given)
-    found = _name_conversation(headers, session, clean_id, _clean_part)
+def _find_client_id(header_pairs: tuple[tuple[str, str], ...], session: str) -> ClientId:
+    headers = dict(header_pairs)
+    client_id = _name_conversation(headers, session, clean_id, _clean_part)
     before = _name_conversation(headers, session, _clean_before, _clean_before)
-    return found if found.name == before.name else found._replace(old_name=before.name)
+    return client_id if client_id.name == before.name else client_id._replace(old_name=before.name)
 
 
 def _name_conversation(headers: Mapping[str, str], session: str, clean: CleanId, clean_part: CleanId) -> ClientId:
-    chosen = clean(session or headers.get("x-tidegate-session", ""))
+    explicit_name = clean(session or headers.get("x-tidegate-session", ""))
     own = _read_own_ids(headers, clean_part)
     if not own.client:
-        return ClientId("", chosen, "", bool(chosen))
-    main = chosen or f"{own.client}-{own.main}"
+        return ClientId("", explicit_name, "", bool(explicit_name))
+    main = explicit_name or f"{own.client}-{own.main}"
     if not own.agent:
         return ClientId(own.client, main, own_id=own.main)
     parent = f"{main}.{own.above}" if own.above else main
@@ -214,8 +214,8 @@ class _Metadata(msgspec.Struct):
 def find_id_in_body(body: Mapping[str, object]) -> str:
     """The session that Claude Code names in `metadata.user_id`, which is a JSON text."""
     metadata = body.get("metadata")
-    given = metadata.get("user_id") if isinstance(metadata, Mapping) else None
+    user_id = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     try:
-        return _clean_part(msgspec.json.decode(given, type=_Metadata).session_id) if isinstance(given, str) else ""
+        return _clean_part(msgspec.json.decode(user_id, type=_Metadata).session_id) if isinstance(user_id, str) else ""
     except (msgspec.MsgspecError, UnicodeError):
         return ""

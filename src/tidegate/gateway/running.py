@@ -38,15 +38,15 @@ def announce_gateway(root: Path, gateway: RunningGateway) -> Iterator[None]:
     folder = root / _FOLDER
     make_folder(folder)
     path = folder / f"{os.getpid()}-{secrets.token_hex(4)}.json"
-    opened = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX)
-        os.write(opened, msgspec.json.encode(gateway))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, msgspec.json.encode(gateway))
         yield
     finally:
         with suppress(OSError):
             path.unlink()
-        os.close(opened)
+        os.close(descriptor)
 
 
 def list_running_gateways(root: Path) -> list[RunningGateway]:
@@ -54,19 +54,19 @@ def list_running_gateways(root: Path) -> list[RunningGateway]:
     gateways: list[RunningGateway] = []
     for path in sorted((root / _FOLDER).glob("*.json")):
         with suppress(OSError, msgspec.MsgspecError):
-            opened = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with os.fdopen(opened, "rb") as file:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with os.fdopen(descriptor, "rb") as file:
                 text = file.read(100_000)
-                if _is_locked(opened):
+                if _is_locked(descriptor):
                     gateways.append(msgspec.json.decode(text, type=RunningGateway))
                 else:
                     path.unlink()
     return sorted(gateways, key=lambda each: -each.started)
 
 
-def _is_locked(opened: int) -> bool:
+def _is_locked(descriptor: int) -> bool:
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     return False

@@ -124,26 +124,26 @@ class SessionSearch:
         start, mark = f"{request.scope}{request.dialect}", request.caller.mark
         chains = self._chains.list_hashes(f"{request.scope}{mark}{request.dialect}" if mark else start, keys)
         answers = [place for place, item in enumerate(request.items) if item.message.role == "assistant"]
-        found = await self._match(request, keys, chains, (len(keys), *reversed(answers)))
-        if found is None and mark and answers:
+        conversation = await self._match(request, keys, chains, (len(keys), *reversed(answers)))
+        if conversation is None and mark and answers:
             before = chain_keys(start, keys)
-            found = await self._match(request, keys, before, list(reversed(answers)), only_old=True)
-        found = found or self._find_rewritten(request, keys, answers)
-        if found is None:
+            conversation = await self._match(request, keys, before, list(reversed(answers)), only_old=True)
+        conversation = conversation or self._find_rewritten(request, keys, answers)
+        if conversation is None:
             if not create:
                 return None
             name = f"{request.scope}auto-{chains[-1]}-{time.time_ns() // 1_000_000:x}{secrets.token_hex(3)}"
             self._created[name] = None
             while len(self._created) > _MAX_KNOWN_CHAINS:
                 self._created.popitem(last=False)
-            found = await self._open(name, request)
-        found.is_found = True
-        self._remember(chains[-1], found.name)
-        self._owners[found.name] = _identify_owner(request)
-        self._owners.move_to_end(found.name)
+            conversation = await self._open(name, request)
+        conversation.is_found = True
+        self._remember(chains[-1], conversation.name)
+        self._owners[conversation.name] = _identify_owner(request)
+        self._owners.move_to_end(conversation.name)
         while len(self._owners) > _MAX_ALIKE:
             self._owners.popitem(last=False)
-        return found
+        return conversation
 
     def _find_rewritten(
         self, request: SearchedRequest, keys: Sequence[str], answers: Sequence[int]
@@ -176,14 +176,16 @@ class SessionSearch:
         only_old: bool = False,
     ) -> Conversation | None:
         """The session that knows most of the messages: of those in memory, else of those in the store."""
-        found = await self._match_names(request, keys, [(at, self._by_chain.get(chains[at], ())) for at in places])
-        if found is not None:
-            return found
+        conversation = await self._match_names(
+            request, keys, [(at, self._by_chain.get(chains[at], ())) for at in places]
+        )
+        if conversation is not None:
+            return conversation
         prefix = f"{request.scope}auto-"
 
         def look_up() -> list[tuple[int, list[str]]]:
-            names = [(at, list_names(self._data.store, prefix + chains[at])) for at in places]
-            return [(at, [each for each in found if not only_old or _is_old(each)]) for at, found in names]
+            by_place = [(at, list_names(self._data.store, prefix + chains[at])) for at in places]
+            return [(at, [each for each in names if not only_old or _is_old(each)]) for at, names in by_place]
 
         return await self._match_names(request, keys, await self._gate.run(look_up))
 

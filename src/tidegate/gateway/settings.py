@@ -133,10 +133,10 @@ class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     def summary_notice(self) -> str:
         """A sentence on the policies for which a model should write summaries, and none is asked. Or ""."""
         names = {self.policy, *self.policies.values()} - {DEFAULT_PRESET}
-        found = sorted(name for name in names if wants_model_texts(load(name), with_notes=bool(self.state_notes)))
-        if not found:
+        policies = sorted(name for name in names if wants_model_texts(load(name), with_notes=bool(self.state_notes)))
+        if not policies:
             return ""
-        which = f"The policy {found[0]}" if len(found) == 1 else f"The policies {', '.join(found)}"
+        which = f"The policy {policies[0]}" if len(policies) == 1 else f"The policies {', '.join(policies)}"
         if self.state_notes:
             return f"{which}: the summary of a single tool result is its beginning and end; no model writes it."
         return (
@@ -195,13 +195,13 @@ def list_upstreams(settings: GatewaySettings) -> tuple[Upstream, ...]:
 
     Without a token, every user of this machine could spend the gateway's own keys, so they are left out.
     """
-    given = settings.upstreams
+    own_upstreams = settings.upstreams
     if not settings.has_door:
-        given = tuple(msgspec.structs.replace(each, key="") for each in given)
+        own_upstreams = tuple(msgspec.structs.replace(each, key="") for each in own_upstreams)
     defaults = [Upstream(name, name, DEFAULT_URLS[name]) for name in FAMILIES]
     defaults.append(Upstream(CHATGPT_UPSTREAM, "openai", CHATGPT_URL))
-    named = {upstream.name for upstream in given}
-    return (*given, *(each for each in defaults if each.name not in named))
+    own_names = {upstream.name for upstream in own_upstreams}
+    return (*own_upstreams, *(each for each in defaults if each.name not in own_names))
 
 
 def check_settings(settings: GatewaySettings) -> None:

@@ -96,23 +96,23 @@ class NoteRequest(NamedTuple):
 
 
 def write_note_request(
-    sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None, other_model: str = ""
+    request: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None, other_model: str = ""
 ) -> NoteRequest:
     """The request for a note. NoteRefused says why there is none. It reads the whole request: call it in a thread."""
-    dialect, model = get_dialect(sent.client.dialect), other_model or sent.model
-    if other_model and other_model != sent.model:
+    dialect, model = get_dialect(request.client.dialect), other_model or request.model
+    if other_model and other_model != request.model:
         window = find_window(other_model) or window
     try:
-        incoming, text = _change_model(sent, other_model)
-        room = _choose_output(sent, task, instruction_tokens, window)
-        text = dialect.output.lower(text, sent.client.body, room)
-        wanted = count_answer_tokens(task) + (_THINKING_TOKENS if asks_for_block(task) else 0)
-        text = dialect.output.raise_to(text, sent.client.body, min(room, wanted))
+        incoming, text = _change_model(request, other_model)
+        room = _choose_output(request, task, instruction_tokens, window)
+        text = dialect.output.lower(text, request.client.body, room)
+        least_output = count_answer_tokens(task) + (_THINKING_TOKENS if asks_for_block(task) else 0)
+        text = dialect.output.raise_to(text, request.client.body, min(room, least_output))
         if asks_for_block(task):
             incoming, text = _ask_for_block(incoming, text, dialect, task.instruction)
         else:
             text = append_user_text(dialect.form, text, task.instruction)
-        faults = find_new_faults(sent.client._replace(source=None), text)
+        faults = find_new_faults(request.client._replace(source=None), text)
     except (TidegateError, KeyError, msgspec.MsgspecError) as failure:
         raise NoteRefused(f"the request cannot be continued: {type(failure).__name__}") from failure
     if faults:
@@ -136,30 +136,30 @@ def _ask_for_block(
     option = b'"%s":%s,' % (form.option.encode(), msgspec.json.encode(head[form.option]))
     start = text.index(b"{") + 1
     name = form.beta[0].encode()
-    given = [value.decode("latin-1") for key, value in incoming.raw_headers if key.lower() == name]
-    betas = form.add_beta({form.beta[0]: ",".join(given)} if given else {})[form.beta[0]]
+    old_betas = [value.decode("latin-1") for key, value in incoming.raw_headers if key.lower() == name]
+    betas = form.add_beta({form.beta[0]: ",".join(old_betas)} if old_betas else {})[form.beta[0]]
     headers = [pair for pair in incoming.raw_headers if pair[0].lower() != name]
     incoming = incoming._replace(raw_headers=[*headers, (name, betas.encode("latin-1"))])
     return incoming, text[:start] + option + text[start:]
 
 
-def _choose_output(sent: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
+def _choose_output(request: AnsweredRequest, task: WriteTask, instruction_tokens: int, window: int | None) -> int:
     tokens = count_answer_tokens(task)
-    own = get_dialect(sent.client.dialect).thinking.read_budget(sent.client.body)
+    own = get_dialect(request.client.dialect).thinking.read_budget(request.client.body)
     most = tokens + max(own, _THINKING_TOKENS)
-    left = window - sent.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
+    left = window - request.tokens - instruction_tokens - REQUEST_OVERHEAD if window else most
     if left < tokens * _MIN_OUTPUT_SHARE + own:
         raise NoteRefused("the window has no room for the question")
     return min(most, left)
 
 
-def _change_model(sent: AnsweredRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
+def _change_model(request: AnsweredRequest, other_model: str) -> tuple[IncomingRequest, bytes]:
     """The same request to another model: without thinking, which only the first one can read."""
-    incoming, text = sent.incoming, sent.body
-    if not other_model or other_model == sent.model:
+    incoming, text = request.incoming, request.body
+    if not other_model or other_model == request.model:
         return incoming, text
-    dialect = get_dialect(sent.client.dialect)
-    read = read_client_request(dialect.name, text, sent.model)
+    dialect = get_dialect(request.client.dialect)
+    read = read_client_request(dialect.name, text, request.model)
     text = dialect.thinking.leave_out(write_without_thinking(read) if read is not None else text)
     for key in _EFFORT_KEYS:
         text = remove_member(text, key)
@@ -194,12 +194,12 @@ class GatewayNotes:
         self._timeout = timeout
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    def start_if_due(self, conversation: Conversation, sent: AnsweredRequest, *, turn_ended: bool) -> None:
+    def start_if_due(self, conversation: Conversation, request: AnsweredRequest, *, turn_ended: bool) -> None:
         """Have a note written in the background if one is due. Call it when the answer is in the log. Never waits."""
         if not self._settings.state_notes or conversation.name in self._running:
             return
         if conversation.following.session.state_notes.is_wanted:
-            work = self._write_if_due(conversation, sent, turn_ended)
+            work = self._write_if_due(conversation, request, turn_ended)
             self._running[conversation.name] = asyncio.create_task(work)
 
     @property
@@ -216,14 +216,14 @@ class GatewayNotes:
         if self._settings.state_notes or not swept or not session.state_notes.is_offered:
             return ""
         limits = choose_note_limits(session.budget)
-        read, written = min(tokens, session.window or tokens), limits.note * 2
-        cost = compute_model_cost(Usage(read, written, read, 0), session.model)
+        read, output = min(tokens, session.window or tokens), limits.note * 2
+        cost = compute_model_cost(Usage(read, output, read, 0), session.model)
         price = f", about ${cost.total:.2f}" if cost else ""
         return (
             "older work was shortened to lines of it. With --state-notes, the model would first write down the state of"
             " the work (what is done and open, decisions, failed attempts), and that note would be left instead. Each"
             f" note is one more request to your provider: about {read:,} input tokens, most of them from its cache, and"
-            f" {written:,} output tokens{price}"
+            f" {output:,} output tokens{price}"
         )
 
     async def close(self) -> None:
@@ -233,17 +233,19 @@ class GatewayNotes:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _write_if_due(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> None:
+    async def _write_if_due(self, conversation: Conversation, request: AnsweredRequest, turn_ended: bool) -> None:
         try:
-            task = await self._make_task(conversation, sent, turn_ended)
+            task = await self._make_task(conversation, request, turn_ended)
             if task is not None:
-                await self._write(conversation, sent, task)
+                await self._write(conversation, request, task)
         except (TidegateError, OSError) as failure:
             self._log_line(f"a state note of {clean_line(conversation.name)} was not stored: {type(failure).__name__}")
         finally:
             self._running.pop(conversation.name, None)
 
-    async def _make_task(self, conversation: Conversation, sent: AnsweredRequest, turn_ended: bool) -> WriteTask | None:
+    async def _make_task(
+        self, conversation: Conversation, request: AnsweredRequest, turn_ended: bool
+    ) -> WriteTask | None:
         session = conversation.following.session
 
         def make() -> WriteTask | None:
@@ -251,37 +253,37 @@ class GatewayNotes:
             if not notes.is_due(turn_ended=turn_ended):
                 return None
             may_compact = self._settings.state_notes == COMPACTION_NOTES and not self._settings.state_notes_model
-            return notes.make_task(sent.last_id, sent.find_compaction() if may_compact else None, sent.birth)
+            return notes.make_task(request.last_id, request.find_compaction() if may_compact else None, request.birth)
 
         with conversation.in_use():
             if self._is_closed(conversation):
                 return None
             return await self._gate.wait(session.call_async, make)
 
-    async def _write(self, conversation: Conversation, sent: AnsweredRequest, task: WriteTask) -> None:
+    async def _write(self, conversation: Conversation, request: AnsweredRequest, task: WriteTask) -> None:
         session = conversation.following.session
-        made: Written | NoteRefused
+        outcome: Written | NoteRefused
         try:
             tokens = session.counter.count_text(task.instruction)
             other = self._settings.state_notes_model
-            question = await asyncio.to_thread(write_note_request, sent, task, tokens, session.window, other)
+            question = await asyncio.to_thread(write_note_request, request, task, tokens, session.window, other)
             async with asyncio.timeout(self._timeout):
                 answer = await self._ask(conversation, question, task)
-            made = await asyncio.to_thread(session.state_notes.check, task, answer.text, answer.block)
+            outcome = await asyncio.to_thread(session.state_notes.check, task, answer.text, answer.block)
         except Exception as failure:  # noqa: BLE001 - nobody waits for this task, and the next sweep goes without it
-            made = explain_failure(failure, self._timeout)
-        await self._store(conversation, task, made)
+            outcome = explain_failure(failure, self._timeout)
+        await self._store(conversation, task, outcome)
 
-    async def _store(self, conversation: Conversation, task: WriteTask, made: Written | NoteRefused) -> None:
+    async def _store(self, conversation: Conversation, task: WriteTask, outcome: Written | NoteRefused) -> None:
         session = conversation.following.session
 
         def store() -> NoteReport:
             notes = session.state_notes
-            if not isinstance(made, NoteRefused):
-                return notes.store(task, made)
-            if made.is_final:
+            if not isinstance(outcome, NoteRefused):
+                return notes.store(task, outcome)
+            if outcome.is_final:
                 notes.pause()
-            return notes.refuse(str(made))
+            return notes.refuse(str(outcome))
 
         with conversation.in_use():
             if self._is_closed(conversation):
@@ -291,17 +293,17 @@ class GatewayNotes:
         self._report(conversation.name, report)
 
     def _report(self, name: str, report: NoteReport) -> None:
-        note, named = report.note, clean_line(name)
+        note, shown_name = report.note, clean_line(name)
         self._metrics.count("state_notes", outcome="written" if report.is_stored else "failed")
         if report.summary is not None:
             count = format_count(len(report.summary.ids), "message")
-            self._log_line(f"summary of {named}, for its policy: it covers {count}")
+            self._log_line(f"summary of {shown_name}, for its policy: it covers {count}")
             return
         if note is None:
-            self._log_line(f"no state note of {named}: {report.why}; the next sweep goes without a new one")
+            self._log_line(f"no state note of {shown_name}: {report.why}; the next sweep goes without a new one")
             return
         self._log_line(
-            f"state note of {named} up to {note.horizon}: {format_count(note.held, 'line')} held,"
+            f"state note of {shown_name} up to {note.horizon}: {format_count(note.held, 'line')} held,"
             f" {note.marked} marked and {len(note.dropped)} dropped by the check"
         )
 

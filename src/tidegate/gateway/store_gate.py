@@ -52,11 +52,11 @@ class StoreGate:
             await self.check()
         task = asyncio.ensure_future(work(*args, **kwargs))
         try:
-            done, _ = await asyncio.wait({task}, timeout=self._timeout)
+            finished, _ = await asyncio.wait({task}, timeout=self._timeout)
         except asyncio.CancelledError:
             task.add_done_callback(_retrieve)
             raise
-        if not done:
+        if not finished:
             task.add_done_callback(_retrieve)
             self._metrics.count("store_timeouts")
             self._shut(f"no answer within {self._timeout:g} s")

@@ -104,8 +104,8 @@ class UpstreamClients:
                 connect_timeout=self._settings.connect_timeout,
                 answer_timeout=self._settings.answer_timeout,
             )
-            dropped = CLIENT_KEY_HEADERS if upstream.is_paid_here else ()
-            client = self._clients[upstream.name] = _UpstreamClient(http, dropped)
+            key_headers = CLIENT_KEY_HEADERS if upstream.is_paid_here else ()
+            client = self._clients[upstream.name] = _UpstreamClient(http, key_headers)
         return client
 
     async def read_pieces(self, response: HttpAnswer) -> AsyncGenerator[bytes, None]:
@@ -118,8 +118,8 @@ class UpstreamClients:
             self._log_line(f"an answer is compressed with {response.coding[:20]!r}; it is passed on unread")
         size = 0
         try:
-            while packed := await response.read():
-                for decoded in decoder.feed(packed) if decoder is not None else (packed,):
+            while arrived := await response.read():
+                for decoded in decoder.feed(arrived) if decoder is not None else (arrived,):
                     size += len(decoded)
                     if size > self._settings.max_answer:
                         raise BodyTooLarge("it is too large")
@@ -170,6 +170,6 @@ def _make_tls_context(log_line: Callable[[str], None]) -> ssl.SSLContext:
 def _find_proxy(url: str) -> str | None:
     """The proxy that the environment names for this address. One on this machine is asked directly."""
     parts = urlsplit(url)
-    named = getproxies()
-    found = named.get(parts.scheme) or named.get("all")
-    return found if found and not is_loopback_url(url) and not proxy_bypass(parts.netloc) else None
+    proxies = getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    return proxy if proxy and not is_loopback_url(url) and not proxy_bypass(parts.netloc) else None

@@ -82,19 +82,19 @@ class UpstreamWindows:
         self._servers = ServerWindows(clock)
 
     async def choose(
-        self, request: IncomingRequest, dialect: str, model: str, conversation: Conversation, given: int | None
+        self, request: IncomingRequest, dialect: str, model: str, conversation: Conversation, set_window: int | None
     ) -> WindowKey:
-        """Have a conversation plan with what is known of its window now; `given` is what the settings say of the model.
+        """Have a conversation plan with what is known of its window now; `set_window` is what the settings say of it.
 
         Under `default`, a request to a window of which nothing is known is left alone.
         """
-        key, named = WindowKey(request.scope, request.route.upstream.name, model), request.client.client
+        key, client_name = WindowKey(request.scope, request.route.upstream.name, model), request.client.client
         limits = [await self.find(key)]
-        if not given:
-            opened = conversation.opened_window
-            said = None if opened else await self._servers.find(request, dialect, model)
-            limits += [said, find_client_limit(named, request.headers, opened or said)]
-            if not (opened or any(limits)) and self._settings.policy_for(model, named) == "default":
+        if not set_window:
+            first_window = conversation.opened_window
+            server_window = None if first_window else await self._servers.find(request, dialect, model)
+            limits += [server_window, find_client_limit(client_name, request.headers, first_window or server_window)]
+            if not (first_window or any(limits)) and self._settings.policy_for(model, client_name) == "default":
                 limits.append(MAX_WINDOW_TOKENS)
                 self._note_once(
                     f"the window of {clean_line(model)[:100]} is not known: requests are forwarded whole until the"
@@ -102,14 +102,14 @@ class UpstreamWindows:
                 )
         own, learned_at = conversation.own_limit
         is_recent = own and abs(self._clock() - learned_at) < EVIDENCE_SECONDS
-        known = [conversation.opened_window, *limits, own if is_recent else None]
-        conversation.recovery.set_window(min(filter(None, known), default=None))
+        candidates = [conversation.opened_window, *limits, own if is_recent else None]
+        conversation.recovery.set_window(min(filter(None, candidates), default=None))
         return key
 
     def find_without_store(self, request: IncomingRequest, model: str) -> int | None:
         """The window of a model, as far as it is known while the store is silent."""
-        known = self.find_known(WindowKey(request.scope, request.route.upstream.name, model))
-        return self._settings.window_for(model) or known or find_window(model)
+        learned_window = self.find_known(WindowKey(request.scope, request.route.upstream.name, model))
+        return self._settings.window_for(model) or learned_window or find_window(model)
 
     async def find(self, key: WindowKey) -> int | None:
         """The window to plan with, if one was learned. StoreUnreachable if the store is silent."""
@@ -164,17 +164,17 @@ class UpstreamWindows:
             await self._store()
         return window
 
-    async def take_accepted(self, key: WindowKey, reported: int, counted: int) -> None:
+    async def take_accepted(self, key: WindowKey, reported: int, own_count: int) -> None:
         """Take note of a request that was answered, with its size as the upstream reported and as we counted it."""
-        if self._evidence.take_accepted(key, estimate_accepted(reported, counted), self._clock()):
+        if self._evidence.take_accepted(key, estimate_accepted(reported, own_count), self._clock()):
             await self._store()
 
     async def _store(self) -> None:
-        known = self._evidence.encode()
+        own_evidence = self._evidence.encode()
 
         def combine(text: str | None) -> str:
             evidence = WindowEvidence(text)
-            evidence.merge(known)
+            evidence.merge(own_evidence)
             return evidence.encode()
 
         try:
@@ -196,25 +196,25 @@ class ServerWindows:
         key = (request.route.upstream.name, model)
         if request.route.upstream.name == CHATGPT_UPSTREAM or not 0 < len(model) <= _MAX_NAME_CHARS:
             return None
-        found, until = self._known.get(key, (None, 0.0))
+        answer, until = self._known.get(key, (None, 0.0))
         if self._clock() >= until:
             task = self._running.get(key)
             if task is None:
                 task = self._running[key] = asyncio.create_task(_ask(request, dialect, model))
                 task.add_done_callback(lambda _: self._running.pop(key, None))
-            found = await asyncio.shield(task)
-            is_final = found is not None and found.is_final
-            self._known[key] = found, self._clock() + (_FINAL_SECONDS if is_final else _RETRY_SECONDS)
+            answer = await asyncio.shield(task)
+            is_final = answer is not None and answer.is_final
+            self._known[key] = answer, self._clock() + (_FINAL_SECONDS if is_final else _RETRY_SECONDS)
             while len(self._known) > _MAX_KNOWN:
                 del self._known[next(iter(self._known))]
-        return found.tokens if found else None
+        return answer.tokens if answer else None
 
 
 async def _ask(request: IncomingRequest, dialect: str, model: str) -> ProbeResult | None:
     upstream = request.route.upstream
     headers: dict[str, str] = {name: request.headers[name] for name in CLIENT_KEY_HEADERS if name in request.headers}
-    if given := parse_qs(request.query.decode("latin-1")).get("key"):
-        headers["x-goog-api-key"] = given[0]
+    if query_keys := parse_qs(request.query.decode("latin-1")).get("key"):
+        headers["x-goog-api-key"] = query_keys[0]
     try:
         base = request.route.path.partition("/models/")[0]
         return await probe_server(
@@ -233,5 +233,5 @@ def find_client_limit(client: str, headers: Mapping[str, str], window: int | Non
     name = client or next((name for start, name in _AGENTS if agent.startswith(start)), "")
     if name not in _LIMITS or (window is None and name != "codex"):
         return None
-    found = int(_LIMITS[name](window or _CODEX_WINDOW) * _MARGIN)
-    return found if found > 0 else None
+    limit = int(_LIMITS[name](window or _CODEX_WINDOW) * _MARGIN)
+    return limit if limit > 0 else None

@@ -74,8 +74,8 @@ class Workers:
             while len(self._running) < self._count and not self._is_stopping():
                 self._start()
             multiprocessing.connection.wait([process.sentinel for process in self._running], timeout=0.5)
-            ended = [each for each in self._running if not each.is_alive()]
-            for process in () if self._is_stopping() else ended:
+            dead_workers = [each for each in self._running if not each.is_alive()]
+            for process in () if self._is_stopping() else dead_workers:
                 age = self._clock() - self._running.pop(process)
                 self._log_line(f"tidegate: worker {process.pid} ended with {process.exitcode}; starting another")
                 if process.exitcode != -signal.SIGKILL:  # killed from outside: that says nothing about its start

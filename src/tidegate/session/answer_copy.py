@@ -153,8 +153,8 @@ class AnswerCopy:
 def _count_dropped(value: object) -> int:
     """Blocks that a provider dropped, as an answer of Anthropic's or its first event says."""
     listed = value.get(_DROPPED_KEY) if isinstance(value, dict) else None
-    found = listed if isinstance(listed, list) else []
-    return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in found)
+    entries = listed if isinstance(listed, list) else []
+    return sum(isinstance(each, dict) and each.get("type") == "thinking_dropped" for each in entries)
 
 
 def _count_cleared(value: object) -> int:
@@ -162,13 +162,13 @@ def _count_cleared(value: object) -> int:
     managed = value.get("context_management") if isinstance(value, dict) else None
     listed = managed.get("applied_edits") if isinstance(managed, dict) else None
     edits = listed if isinstance(listed, list) else []
-    found = [each.get("cleared_input_tokens") for each in edits if isinstance(each, dict)]
-    return sum(number for number in found if isinstance(number, int) and number > 0)
+    numbers = [each.get("cleared_input_tokens") for each in edits if isinstance(each, dict)]
+    return sum(number for number in numbers if isinstance(number, int) and number > 0)
 
 
 def _read_miss_reason(value: object) -> str:
     """Anthropic's `diagnostics`: https://platform.claude.com/docs/en/build-with-claude/cache-diagnostics"""
-    found = value.get("diagnostics") if isinstance(value, dict) else None
-    reason = found.get("cache_miss_reason") if isinstance(found, dict) else None
+    diagnostics = value.get("diagnostics") if isinstance(value, dict) else None
+    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, dict) else None
     kind = reason.get("type") if isinstance(reason, dict) else None
     return kind[:_MAX_REASON] if isinstance(kind, str) else ""

@@ -139,16 +139,16 @@ def write_record(
     """
     timeline = SharedTimeline(read(), run.session)
     source = timeline.find_newest_work(run.source)
-    chosen, known = timeline.mark_timeline(source), timeline.mark_timeline(after)
-    for seq in range(1, len(chosen)):
-        chosen[seq] &= not known[seq]
-        if without and chosen[seq] and timeline.client_of(seq) == without:
-            chosen[seq] = 0
-    messages = timeline.list_messages(chosen)
+    marks, seen_marks = timeline.mark_timeline(source), timeline.mark_timeline(after)
+    for seq in range(1, len(marks)):
+        marks[seq] &= not seen_marks[seq]
+        if without and marks[seq] and timeline.client_of(seq) == without:
+            marks[seq] = 0
+    messages = timeline.list_messages(marks)
     if not messages:
         return None
-    writer = _RecordWriter(timeline, run, timeline.list_clients(chosen), messages, is_return=bool(without))
-    view, (head, rules, body), tokens = fit_work(lambda: select_events(read(), chosen), size, writer.write, counter)
+    writer = _RecordWriter(timeline, run, timeline.list_clients(marks), messages, is_return=bool(without))
+    view, (head, rules, body), tokens = fit_work(lambda: select_events(read(), marks), size, writer.write, counter)
     if tokens > size:
         body = clip_tokens(body, max(size - counter.count_text(f"{head}\n{rules}"), _MIN_TOKENS // 2), counter).text
     message = writer.make_message(head, rules, body)
@@ -162,8 +162,8 @@ def write_record(
 def find_recorded_span(message: Message) -> RecallRange | None:
     """The first and the last message that a record of work may repeat; None for other messages."""
     head = message.parts[0] if message.kind == HANDOFF and message.parts else None
-    found = _SPAN.search(head.text) if isinstance(head, MarkedText) else None
-    return RecallRange(int(found[1]), int(found[2])) if found else None
+    match = _SPAN.search(head.text) if isinstance(head, MarkedText) else None
+    return RecallRange(int(match[1]), int(match[2])) if match else None
 
 
 class _RecordWriter:
@@ -212,7 +212,7 @@ class _RecordWriter:
         return "\n".join([about, *lines])
 
     def _clean(self, text: str) -> str:
-        masked = self._run.mask(text)
-        if masked != text:
-            self.masked += max(1, masked.count("[masked") - text.count("[masked"))
-        return clean_text(masked)
+        safe_text = self._run.mask(text)
+        if safe_text != text:
+            self.masked += max(1, safe_text.count("[masked") - text.count("[masked"))
+        return clean_text(safe_text)

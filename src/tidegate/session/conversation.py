@@ -272,7 +272,8 @@ GivenMessage = Mapping[str, object] | SdkModel | Message
 """A message as callers give it: in any provider's format, as an object of a provider's SDK, or our own."""
 
 
-def _make_encodable(message: Message) -> Message:
+def make_encodable(message: Message) -> Message:
+    """The message without halves of surrogate pairs, which one that no parser has seen may have."""
     try:
         encode_into_bytes(_ENCODER, message)
     except UnicodeEncodeError:
@@ -392,7 +393,7 @@ class LiveConversation:
         try:
             return self._add_parsed(new_messages, key)
         except UnicodeEncodeError:  # half a surrogate pair, in a Message that no parser has seen
-            return self._add_parsed(list(map(_make_encodable, new_messages)), key)
+            return self._add_parsed(list(map(make_encodable, new_messages)), key)
 
     async def add_async(self, *messages: GivenMessage, typed: bool | None = None, key: str = "") -> list[str]:
         """`add` for async code. Sessions of one store that append at the same time share an fsync.
@@ -404,7 +405,7 @@ class LiveConversation:
         try:
             return await self._calls.finish(self._add_parsed_async(new_messages, key))
         except UnicodeEncodeError:
-            return await self._calls.finish(self._add_parsed_async(list(map(_make_encodable, new_messages)), key))
+            return await self._calls.finish(self._add_parsed_async(list(map(make_encodable, new_messages)), key))
 
     def _warn_of_system(self, messages: Sequence[Message]) -> None:
         if messages and messages[0].role == "system" and not (self.view.items or self.view.system):

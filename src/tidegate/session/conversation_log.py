@@ -37,8 +37,8 @@ class ConversationLog:
     def __init__(self, log: LogReader, last_id: str | None = None, points: Iterable[BranchPoint] | None = None) -> None:
         self.whole = log
         self._head = log.head if last_id is None else min(int(last_id[1:] or 0), log.head)
-        known = find_branch_points(log.read()) if points is None else points
-        self._hidden = hidden_spans([point for point in known if point.seq <= self._head])
+        branch_points = find_branch_points(log.read()) if points is None else points
+        self._hidden = hidden_spans([point for point in branch_points if point.seq <= self._head])
 
     @property
     def head(self) -> int:

@@ -47,11 +47,11 @@ class CostTotal(msgspec.Struct, frozen=True):
         return self.cached_tokens / self.input_tokens if self.input_tokens else 0.0
 
 
-def usage_or_estimate(used: UsageReported) -> Usage:
+def usage_or_estimate(report: UsageReported) -> Usage:
     """Return the reported usage. If the server reported no input tokens, use our own count: the call was not free."""
-    read = used.input_tokens or used.counted_tokens
-    long = used.cache_write_1h if isinstance(used, HourWriteReported) else 0
-    return Usage(read, used.output_tokens, used.cache_read, used.cache_write, long)
+    read = report.input_tokens or report.counted_tokens
+    long = report.cache_write_1h if isinstance(report, HourWriteReported) else 0
+    return Usage(read, report.output_tokens, report.cache_read, report.cache_write, long)
 
 
 class CostReport:
@@ -94,27 +94,27 @@ class CostReport:
         elif isinstance(what, NoteAdded):
             self._note(what)
 
-    def _note(self, noted: NoteAdded) -> None:
-        if (undone := read_note(noted, EditUndone)) is not None and undone.edit in self._compaction_seqs:
+    def _note(self, note: NoteAdded) -> None:
+        if (undone := read_note(note, EditUndone)) is not None and undone.edit in self._compaction_seqs:
             self._count_compaction(-1)
-        elif (redone := read_note(noted, EditRedone)) is not None and redone.edit in self._compaction_seqs:
+        elif (redone := read_note(note, EditRedone)) is not None and redone.edit in self._compaction_seqs:
             self._count_compaction(1)
-        elif (cost := read_note(noted, SideCost)) is not None:
+        elif (cost := read_note(note, SideCost)) is not None:
             self._add(cost.model, cost.usage, cost.purpose)
 
     def _count_compaction(self, step: int) -> None:
         self.total = msgspec.structs.replace(self.total, compactions=self.total.compactions + step)
 
     def _add(self, model: str, usage: Usage, purpose: str) -> None:
-        called = purpose == "turn"
+        is_turn = purpose == "turn"
         cost = compute_model_cost(usage, model, self._prices)
         tokens = usage.input_tokens + usage.output_tokens
         one = CostTotal(
-            calls=int(called),
-            input_tokens=usage.input_tokens if called else 0,
-            cached_tokens=usage.cache_read if called else 0,
-            output_tokens=usage.output_tokens if called else 0,
-            side_tokens=0 if called else tokens,
+            calls=int(is_turn),
+            input_tokens=usage.input_tokens if is_turn else 0,
+            cached_tokens=usage.cache_read if is_turn else 0,
+            output_tokens=usage.output_tokens if is_turn else 0,
+            side_tokens=0 if is_turn else tokens,
             dollars=cost.total if cost else 0.0,
             unpriced_tokens=0 if cost else tokens,
         )

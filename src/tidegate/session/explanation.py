@@ -125,8 +125,10 @@ class SweepOutlook(msgspec.Struct, frozen=True):
         if self.seconds_since_reply is not None and not self.prices.cold:
             age = f"{self.seconds_since_reply:,.0f} of its {self.prices.lifetime:,.0f} seconds have passed"
             cache = f"; the provider's cache is warm ({age})"
-        reached = f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
-        return make_sentence(f"{reached} ({away})", f"{self.prices}{cache}")
+        next_sweep = (
+            f"the next sweep comes at {self.threshold_tokens:,} tokens; the history has {self.current_tokens:,}"
+        )
+        return make_sentence(f"{next_sweep} ({away})", f"{self.prices}{cache}")
 
 
 def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None = None) -> SweepOutlook | None:

@@ -46,6 +46,7 @@ from tidegate.core.tokens.counting import count_message, count_system, count_too
 from tidegate.core.view import Item, View, resolve_visibility
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.session.continuation import Continuation, choose_record_tokens
+from tidegate.session.conversation import make_encodable
 from tidegate.session.host_tree import ROOT, HostTree
 from tidegate.session.left_out_requests import restore_requests
 from tidegate.session.session import Session
@@ -53,7 +54,7 @@ from tidegate.session.smaller_try import SmallerTry
 from tidegate.session.summaries.drivers import AsyncSummarizer, Summarizer, run_steps
 from tidegate.session.unconfirmed import MakePayloads
 from tidegate.wire.answers import read_usage
-from tidegate.wire.parsing import repair_message_texts, repair_unicode
+from tidegate.wire.parsing import repair_unicode
 
 HostObject = TypeVar("HostObject")
 _PREFACE: Final = 2
@@ -155,8 +156,8 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
 
     def count_unsigned(self) -> int:
         """How many messages have signed data that must not be sent."""
-        own = (shown for shown in self.changed or () if shown.item is not None and not shown.signed)
-        return sum(has_signed_data(shown.item.message) for shown in own if shown.item is not None)
+        own = (entry for entry in self.changed or () if entry.item is not None and not entry.signed)
+        return sum(has_signed_data(entry.item.message) for entry in own if entry.item is not None)
 
     @property
     def shown(self) -> list[Shown[HostObject]]:
@@ -166,23 +167,26 @@ class FollowedRequest(NamedTuple, Generic[HostObject]):
         return self.changed
 
 
-def count_continued(tree: HostTree, items: Sequence[HostItem[HostObject]], known: Sequence[str] = ()) -> int:
+def count_continued(tree: HostTree, items: Sequence[HostItem[HostObject]], known_ids: Sequence[str] = ()) -> int:
     """How many messages of a log a list begins with, if it continues the conversation of the log; else 0.
 
     It does if it begins with everything on the current branch: whoever sends the list learns nothing that is not in it.
     Two conversations that begin alike are not one: the list must have an answer of the log, or go on after its last
-    message. Only the newest answer may be missing, because a host that is killed may not have saved it. `known` are the
-    ids of its first messages, as far as they were matched before.
+    message. Only the newest answer may be missing, because a host that is killed may not have saved it. `known_ids` are
+    the ids of its first messages, as far as they were matched before.
     """
-    known = [*known, *tree.match([item.key for item in items[len(known) :]], known[-1] if known else ROOT)]
-    has_answer = any(item.message.role == "assistant" for item in items[: len(known)])
-    if not known:
+    known_ids = [
+        *known_ids,
+        *tree.match([item.key for item in items[len(known_ids) :]], known_ids[-1] if known_ids else ROOT),
+    ]
+    has_answer = any(item.message.role == "assistant" for item in items[: len(known_ids)])
+    if not known_ids:
         is_continued = False
-    elif known[-1] == tree.tip:
-        is_continued = has_answer or len(items) > len(known)
+    elif known_ids[-1] == tree.tip:
+        is_continued = has_answer or len(items) > len(known_ids)
     else:
-        is_continued = has_answer and tree.is_newest_answer_after(known[-1])
-    return len(known) if is_continued else 0
+        is_continued = has_answer and tree.is_newest_answer_after(known_ids[-1])
+    return len(known_ids) if is_continued else 0
 
 
 class _LogMoved(Exception):
@@ -278,16 +282,18 @@ class FollowingSession(Generic[HostObject]):
         if fixed_part is not None and fixed_part.is_changed != self._fixed_is_changed:
             self._fixed_is_changed, self._arrangement = fixed_part.is_changed, None
         while True:
-            known = self._match(items)
-            branch = self._find_branch(known)
+            known_ids = self._match(items)
+            branch = self._find_branch(known_ids)
             view = self._live.view
-            held = self._runner.list_held_notes(view) if branch is None else []
+            turn_notes = self._runner.list_held_notes(view) if branch is None else []
             notes = self._fixed_part_notes(fixed_part, view) if fixed_part else []
-            added: list[EventPayload] = [self._make_payload(item.message, item.key) for item in items[len(known) :]]
+            new_events: list[EventPayload] = [
+                self._make_payload(item.message, item.key) for item in items[len(known_ids) :]
+            ]
             if branch is not None and self.restores_requests:
-                added[:0] = self._restore_requests(items, known, fixed_part or FixedPart())
-            has_record = self._put_opening(added, items, known, fixed_part, branch)
-            if not (is_fresh or notes or added or branch):
+                new_events[:0] = self._restore_requests(items, known_ids, fixed_part or FixedPart())
+            has_record = self._put_opening(new_events, items, known_ids, fixed_part, branch)
+            if not (is_fresh or notes or new_events or branch):
                 self.session.history.refresh()
                 is_fresh = True
                 continue
@@ -297,20 +303,20 @@ class FollowingSession(Generic[HostObject]):
                     branched = True
                     self._note_model()  # the branch may begin before it was noted, as what follows
                     notes = self._fixed_part_notes(fixed_part, self._live.view) if fixed_part else []
-                if notes or added:
-                    self._live.append_all(self._append_here([*held, *notes, *added]))
+                if notes or new_events:
+                    self._live.append_all(self._append_here([*turn_notes, *notes, *new_events]))
             except _LogMoved:
                 is_fresh = True
                 continue
-            if self.continuation is not None and added:
+            if self.continuation is not None and new_events:
                 self.continuation.note_begun(has_record, has_tools=bool(fixed_part and fixed_part.tools))
-            return branched, len(items) - len(known)
+            return branched, len(items) - len(known_ids)
 
     def _put_opening(
         self,
-        added: list[EventPayload],
+        new_events: list[EventPayload],
         items: Sequence[HostItem[HostObject]],
-        known: Sequence[str],
+        known_ids: Sequence[str],
         fixed_part: FixedPart | None,
         branch: BranchStarted | None,
     ) -> bool:
@@ -319,27 +325,28 @@ class FollowingSession(Generic[HostObject]):
         The record comes before the user's newest message: what a client says at every beginning stays the beginning
         that its other conversations in the session have, too.
         """
-        if self.continuation is None or len(known) == len(items):
+        if self.continuation is None or len(known_ids) == len(items):
             return False
         session, continuation, has_tools = self.session, self.continuation, bool(fixed_part and fixed_part.tools)
         place, record = 0, list[EventPayload]()
         if continuation.wants_record(has_tools=has_tools):
-            told, ident = (len(known), known[-1]) if known else self._tree.find_rewritten([item.key for item in items])
-            place = told - len(known)
+            keys = [] if known_ids else [item.key for item in items]
+            known_count, ident = (len(known_ids), known_ids[-1]) if known_ids else self._tree.find_rewritten(keys)
+            place = known_count - len(known_ids)
             after = self._tree.resume_seq(ident) if ident else branch.edit if branch is not None else session.log.head
-            returns = self._is_return(items[:told], ident)
+            returns = self._is_return(items[:known_count], ident)
             room = self._count_room(items, fixed_part or FixedPart())
             record = continuation.make_record(session.log.read, after, room, session.counter, is_return=returns)
-        requests = [at for at, item in enumerate(items, -len(known)) if is_user_request(item.message)]
+        requests = [at for at, item in enumerate(items, -len(known_ids)) if is_user_request(item.message)]
         before = max([place, *requests[-1:]])
-        added[before:before] = record
-        added[place:place] = continuation.note_client(self._tree.speaker)
+        new_events[before:before] = record
+        new_events[place:place] = continuation.note_client(self._tree.speaker)
         return bool(record)
 
     def _restore_requests(
         self,
         items: Sequence[HostItem[HostObject]],
-        known: Sequence[str],
+        known_ids: Sequence[str],
         fixed_part: FixedPart,
     ) -> list[EventPayload]:
         """What the user typed before the messages that the list still has. Nothing if the user typed something else
@@ -350,16 +357,16 @@ class FollowingSession(Generic[HostObject]):
         return restore_requests(
             self._live.log.read(),
             earlier,
-            [(item.key, item.message) for item in items[len(known) : size]],
+            [(item.key, item.message) for item in items[len(known_ids) : size]],
             {rule.text for rule in held_rules(self._live.view)},
             choose_record_tokens(self._count_room(items, fixed_part)),
             self._live.counter,
         )
 
-    def _is_return(self, told: Sequence[HostItem[HostObject]], ident: str) -> bool:
+    def _is_return(self, start: Sequence[HostItem[HostObject]], ident: str) -> bool:
         """Whether a list goes on with work of its own: not if it has only what the client says at every beginning."""
         is_end = bool(ident) and self._tree.is_last(ident)
-        return is_end or any(item.message.role == "assistant" for item in told[_PREFACE:])
+        return is_end or any(item.message.role == "assistant" for item in start[_PREFACE:])
 
     def _count_room(self, items: Sequence[HostItem[HostObject]], part: FixedPart) -> int:
         """What a request leaves of the window, in our tokens."""
@@ -386,15 +393,15 @@ class FollowingSession(Generic[HostObject]):
 
         As a rule the list has only grown, and its objects are the same. Python sees this without touching them.
         """
-        known, ids = self._known, self._ids
-        del known[len(ids) :]
-        known += items[len(ids) :]
-        if known != items:
+        last_items, ids = self._known, self._ids
+        del last_items[len(ids) :]
+        last_items += items[len(ids) :]
+        if last_items != items:
             self._arrangement = None
-            if [item.key for item in known] != [item.key for item in items]:
+            if [item.key for item in last_items] != [item.key for item in items]:
                 self._ids = ids = []
                 self._places = {}
-            known[:] = items
+            last_items[:] = items
         match = self._tree.match([item.key for item in items[len(ids) :]], ids[-1] if ids else ROOT)
         self._places.update(zip(match, count(len(ids)), strict=False))
         ids += match
@@ -413,8 +420,8 @@ class FollowingSession(Generic[HostObject]):
         unknown = set(later)
         view = self._live.view
         view_items = [item for item in view.items if item.message.id not in unknown]
-        covered = _list_covered(view, items, places)
-        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(view), covered)
+        items_before = _list_covered(view, items, places)
+        arrangement = _Arrangement[HostObject](view_items, len(self._tree.hidden), self._start_walk(view), items_before)
         arrangement.extend(items, places, self._tree.hidden)
         return arrangement.list_shown() + [Shown("kept", item, item.message, True) for item in items[len(ids) :]]
 
@@ -432,17 +439,17 @@ class FollowingSession(Generic[HostObject]):
             self._arrangement = None
             return self._build_request(items, False, 0)
 
-    def _find_branch(self, known: Sequence[str]) -> BranchStarted | None:
+    def _find_branch(self, known_ids: Sequence[str]) -> BranchStarted | None:
         """The branch event that leads to the last known message, unless the conversation is there already."""
-        last = known[-1] if known else ROOT
+        last = known_ids[-1] if known_ids else ROOT
         is_there = last == self._tree.tip and not self._tree.is_left
         return None if is_there else BranchStarted(text=str(self._tree.resume_seq(last)))
 
     def _make_payload(self, message: Message, key: str) -> HostMessageAdded:
-        message = repair_message_texts(message) if not _is_encodable(message) else message
-        seen, live = resolve_visibility(message), self._live
+        message = make_encodable(message)
+        visible, live = resolve_visibility(message), self._live
         thinking = live.dialect.capabilities.plain_thinking
-        tokens = 0 if seen is None else count_message(seen, live.counter, thinking=thinking)
+        tokens = 0 if visible is None else count_message(visible, live.counter, thinking=thinking)
         return HostMessageAdded(message, tokens, key)
 
     def _build_request(
@@ -477,15 +484,17 @@ class FollowingSession(Generic[HostObject]):
 
         Those of the last list are the same objects again, if they were made here.
         """
-        path, made = self._tree.list_path(last_id), self._logged
-        size = next((n for n, (one, item) in enumerate(zip(path, made, strict=False)) if item.message.id != one), None)
-        found = made[: min(len(path), len(made)) if size is None else size]
-        for ident in path[len(found) :]:
+        path, last_items = self._tree.list_path(last_id), self._logged
+        size = next(
+            (n for n, (one, item) in enumerate(zip(path, last_items, strict=False)) if item.message.id != one), None
+        )
+        items = last_items[: min(len(path), len(last_items)) if size is None else size]
+        for ident in path[len(items) :]:
             payload = next(iter(self._live.log.read(seq_of_id(ident)))).payload
             assert isinstance(payload, HostMessageAdded)
-            found.append(HostItem(make_host(payload.message), payload.message, payload.key))
-        self._logged = found
-        return found[:]
+            items.append(HostItem(make_host(payload.message), payload.message, payload.key))
+        self._logged = items
+        return items[:]
 
     def _start_walk(self, view: View) -> ThinkingWalk:
         """What decides which signed data is sent. Until anything of ours was sent, all that the host has is."""
@@ -516,12 +525,12 @@ class FollowingSession(Generic[HostObject]):
 
     def _arrange(self, items: Sequence[HostItem[HostObject]], view: View) -> "_Arrangement[HostObject]":
         """The view in terms of the host's list. If both have only grown, the last arrangement is continued."""
-        view_items, hidden = view.items, self._tree.hidden
-        arrangement = self._arrangement
-        if arrangement is None or arrangement.view_items is not view_items or arrangement.hidden_count != len(hidden):
-            covered = _list_covered(view, items, self._places)
-            arrangement = _Arrangement(view_items, len(hidden), self._start_walk(view), covered)
-        arrangement.extend(items, self._places, hidden)
+        arrangement, hidden_ids = self._arrangement, self._tree.hidden
+        is_known = arrangement is not None and arrangement.view_items is view.items
+        if arrangement is None or not is_known or arrangement.hidden_count != len(hidden_ids):
+            items_before = _list_covered(view, items, self._places)
+            arrangement = _Arrangement(view.items, len(hidden_ids), self._start_walk(view), items_before)
+        arrangement.extend(items, self._places, hidden_ids)
         # Else the log has more messages of the host. They are shown as inserted, until the host has them in its list.
         is_complete = self._tree.tip == (self._ids[-1] if self._ids else ROOT)
         self._arrangement = arrangement if is_complete else None
@@ -583,31 +592,25 @@ class FollowingSession(Generic[HostObject]):
         """The events of a reply. If the conversation has meanwhile gone another way, it is not shown."""
         view = self._live.view
         payloads: list[EventPayload] = [*self._runner.list_held_notes(view)]
-        head, counted = request.measured
+        head, own_count = request.measured
         if not partial and (cleared or view.cleared_tokens):
-            own = counted * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
-            counted = max(1, counted - own)
+            own = own_count * cleared // max(1, read_usage(usage or {}).input_tokens + cleared)
+            own_count = max(1, own_count - own)
             notes = [*notes, ContextCleared(own).pack()]
         if reply is not None and (partial or request.tip != self._tree.tip):
-            kept = msgspec.structs.replace(reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind)
-            payloads.append(MessageAdded(kept, 0))
+            stored_reply = msgspec.structs.replace(
+                reply, agent_visible=False, kind=INTERRUPTED if partial else reply.kind
+            )
+            payloads.append(MessageAdded(stored_reply, 0))
         elif reply is not None:
             payloads.append(self._make_payload(reply, key or hash_message(reply)))
             if request.birth and has_signed_data(reply):
                 payloads.append(AnswerBirth(request.birth).pack())
             payloads += notes
         if usage:  # that of an answer that compacts is about what the provider made of the request
-            size = 0 if reply is not None and compacts_history(reply) else counted
+            size = 0 if reply is not None and compacts_history(reply) else own_count
             payloads += self.session.build_usage_events(usage, (head, size))
         return payloads
-
-
-def _is_encodable(message: Message) -> bool:
-    try:
-        msgspec.msgpack.encode(message)
-    except UnicodeEncodeError:  # half a surrogate pair
-        return False
-    return True
 
 
 def _complete(payloads: Sequence[EventPayload], first: int) -> list[EventPayload]:
@@ -643,41 +646,41 @@ class _Arrangement(Generic[HostObject]):
         view_items: Sequence[Item],
         hidden_count: int,
         walk: ThinkingWalk,
-        covered: Sequence[HostItem[HostObject]] = (),
+        items_before: Sequence[HostItem[HostObject]] = (),
     ) -> None:
-        """`covered` are messages of the host that the provider has replaced: they are sent, but not in the view."""
+        """`items_before` are the host's messages that the provider has replaced: they are sent, but not in the view."""
         self.view_items = view_items
         self.walk = walk
         self.hidden_count = hidden_count
         self._size = 0  # of what is arranged
-        self._shown: list[Shown[HostObject]] = [Shown("kept", item, item.message, True) for item in covered]
-        self._order = list(range(len(covered)))
-        self._after = len(covered) - 1
+        self._shown: list[Shown[HostObject]] = [Shown("kept", item, item.message, True) for item in items_before]
+        self._order = list(range(len(items_before)))
+        self._after = len(items_before) - 1
         self._is_ordered = self._is_unchanged = True
 
     def extend(
-        self, host_items: Sequence[HostItem[HostObject]], places: Mapping[str, int], hidden: AbstractSet[str]
+        self, host_items: Sequence[HostItem[HostObject]], places: Mapping[str, int], hidden_ids: AbstractSet[str]
     ) -> None:
         """Arrange what was added to the view. `places` says where a message of the log is in the host's list.
 
-        Messages that are `hidden` from the host are left out if the host did not put them back into its list.
+        Messages with `hidden_ids`, which the host does not know, are left out if it did not put them into its list.
         """
         for item in self.view_items[self._size :]:
             message, ident = item.message, item.message.id
             place = places.get(ident)
-            if place is None and ident in hidden:
+            if place is None and ident in hidden_ids:
                 continue
             signed = self.walk.step(item, host_items[place].message if place is not None else None)
             if place is not None:
-                shown = Shown("replaced" if item.edited else "kept", host_items[place], message, signed)
+                entry = Shown("replaced" if item.edited else "kept", host_items[place], message, signed)
                 self._is_ordered = self._is_ordered and place > self._after
                 if item.edited or (not signed and has_signed_data(host_items[place].message)):
                     self._is_unchanged = False
                 self._after = place
             else:
-                shown = Shown("inserted", None, message, signed)
+                entry = Shown("inserted", None, message, signed)
                 self._is_unchanged = False
-            self._shown.append(shown)
+            self._shown.append(entry)
             self._order.append(self._after)
         self._size = len(self.view_items)
 

@@ -26,8 +26,8 @@ def write_guarded(client: ClientRequest, window: int, following: FollowingSessio
     """
     client = client._replace(offers_recall=False, recall_name="")
     if following is not None:
-        known = following.session
-        window = int(window / max(1.0, known.view.scale_by_model.get(known.model, 1.0)))
+        own_session = following.session
+        window = int(window / max(1.0, own_session.view.scale_by_model.get(own_session.model, 1.0)))
     with Session(client.host.model, policy=_GUARD_ALONE, window=window, wire=client.dialect) as session:
         followed = FollowingSession[HostUnit](session).prepare(client.items, fixed_part=client.fixed_part)
         return client.text if followed.is_unchanged else write_request(client, followed)
@@ -37,8 +37,8 @@ def leave_out_bound_thinking(client: ClientRequest, following: FollowingSession[
     """The client's own request, or what the guard made of it, without thinking that may be bound to our view."""
     if not (following.binds_prefix and following.sent_anything_of_ours):
         return text
-    sent = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
-    return write_without_thinking(sent) if sent is not None else text
+    request = client if text == client.text else read_client_request(client.dialect, text, client.host.model)
+    return write_without_thinking(request) if request is not None else text
 
 
 def write_own_request(client: ClientRequest, following: FollowingSession[HostUnit]) -> bytes:

@@ -60,7 +60,7 @@ def write_handoff(log: LogReader, name: str, *, title: str = "", window: int = H
     Of a session that several clients worked on, it has the work of all of them.
     """
     timeline = SharedTimeline(log.read(), name)
-    chosen = timeline.mark_timeline(log.head)
+    marks = timeline.mark_timeline(log.head)
 
     def name_client(ident: str) -> str:
         return clean_line(timeline.name_speaker(seq_of_id(ident)))
@@ -68,9 +68,9 @@ def write_handoff(log: LogReader, name: str, *, title: str = "", window: int = H
     def write(view: View) -> Sequence[str]:
         return (_write_text_of(view, name, title, name_client),)
 
-    found = fit_work(lambda: select_events(log.read(), chosen), window, write)
-    (text,), view = found.texts, found.view
-    return Handoff(text, found.tokens, view.message_count, count_whole(view))
+    fit = fit_work(lambda: select_events(log.read(), marks), window, write)
+    (text,), view = fit.texts, fit.view
+    return Handoff(text, fit.tokens, view.message_count, count_whole(view))
 
 
 class FittedWork(NamedTuple):

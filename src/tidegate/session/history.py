@@ -91,8 +91,8 @@ class History:
 
     def append_note(self, note: Note) -> None:
         """Append a note of the engine, or of a module of tidegate: programs use `add_note`."""
-        packed = note.pack()
-        self._append(msgspec.structs.replace(packed, text=repair_unicode(packed.text)))
+        event = note.pack()
+        self._append(msgspec.structs.replace(event, text=repair_unicode(event.text)))
 
     def refresh(self) -> None:
         """Read what other writers appended to this session. `prepare` does this by itself."""

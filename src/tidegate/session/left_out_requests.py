@@ -66,12 +66,17 @@ def _list_typed(message: Message) -> list[str]:
 
 
 def _write_message(texts: Sequence[str], rules: AbstractSet[str], size: int, counter: TokenCounter) -> Message:
-    chosen, left = dict[int, MarkedText](), size
+    texts_by_number, left = dict[int, MarkedText](), size
     for number in [0, *range(len(texts) - 1, 0, -1)]:
         text = clip_tokens(texts[number], max(left, _MIN_TOKENS), counter).text
         left -= counter.count_text(text)
-        if left < 0 and chosen:
+        if left < 0 and texts_by_number:
             break
         is_current = set(rules_of(Message("user", (Text(text),)))) <= rules
-        chosen[number] = MarkedText(text, typed=is_current)
-    return Message("user", (_HEAD, *(chosen[number] for number in sorted(chosen))), kind=HANDOFF, user_visible=False)
+        texts_by_number[number] = MarkedText(text, typed=is_current)
+    return Message(
+        "user",
+        (_HEAD, *(texts_by_number[number] for number in sorted(texts_by_number))),
+        kind=HANDOFF,
+        user_visible=False,
+    )

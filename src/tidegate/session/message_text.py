@@ -85,8 +85,8 @@ class _Layout:
         if "\\" not in whole or (not value.isascii() and not _is_encodable(value)):
             return whole
         mark = f"<{len(self.texts) + 1}>"
-        named = " ".join(name.split())[:80] or "text"
-        self.texts.append(f"{mark} {named}, {len(value):,} characters:\n{value}")
+        label = " ".join(name.split())[:80] or "text"
+        self.texts.append(f"{mark} {label}, {len(value):,} characters:\n{value}")
         return mark
 
 

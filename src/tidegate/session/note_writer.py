@@ -150,13 +150,13 @@ class NoteWriter:
 
     async def _write(self, work: "_Work") -> None:
         task: WriteTask | None = None
-        made: Written | NoteRefused
+        outcome: Written | NoteRefused
         try:
             task, answer = await work()
-            made = await asyncio.to_thread(self.notes.check, task, answer.text, answer.block)
+            outcome = await asyncio.to_thread(self.notes.check, task, answer.text, answer.block)
         except Exception as failure:  # noqa: BLE001 - it is not our code, and nobody waits for this task
-            made = explain_failure(failure, self._timeout)
-        self._arrived.append((task, made))
+            outcome = explain_failure(failure, self._timeout)
+        self._arrived.append((task, outcome))
 
     async def _ask_for_summary(
         self, draft: Callable[[], WriteTask | str], write_summary: WriteSummary
@@ -188,10 +188,10 @@ class NoteWriter:
         )
         async with asyncio.timeout(self._timeout):
             if iscoroutinefunction(self._ask) or iscoroutinefunction(type(self._ask).__call__):
-                said = self._ask(model_question)
+                result = self._ask(model_question)
             else:
-                said = await _call_in_daemon(lambda: self._ask(model_question))
-            answer = (await said if isawaitable(said) else said) or ""
+                result = await _call_in_daemon(lambda: self._ask(model_question))
+            answer = (await result if isawaitable(result) else result) or ""
             return ModelAnswer(answer) if isinstance(answer, str) else answer
 
     def collect(self) -> NoteReport | None:
@@ -202,12 +202,12 @@ class NoteWriter:
         self._costs.write()
         if not self._arrived:
             return None
-        task, made = self._arrived.pop(0)
-        if task is not None and not isinstance(made, NoteRefused):
-            return self.notes.store(task, made)
-        if isinstance(made, NoteRefused) and made.is_final:
+        task, outcome = self._arrived.pop(0)
+        if task is not None and not isinstance(outcome, NoteRefused):
+            return self.notes.store(task, outcome)
+        if isinstance(outcome, NoteRefused) and outcome.is_final:
             self.notes.pause()
-        return self.notes.refuse(str(made))
+        return self.notes.refuse(str(outcome))
 
     def cancel(self) -> None:
         """Store a note that has arrived, and stop the running task: one that is not finished is not stored."""
@@ -269,8 +269,8 @@ def explain_failure(failure: Exception, timeout: float = NOTE_TIMEOUT_SECONDS) -
     if isinstance(failure, GiveUp):
         return NoteRefused("the limit of spending is reached", is_final=True)
     status = getattr(failure, "status_code", None) or getattr(failure, "code", None)
-    named = f" (status {status})" if isinstance(status, int) else ""
-    return NoteRefused(f"asking the model failed: {type(failure).__name__}{named}", is_final=status in _FINAL_STATUSES)
+    suffix = f" (status {status})" if isinstance(status, int) else ""
+    return NoteRefused(f"asking the model failed: {type(failure).__name__}{suffix}", is_final=status in _FINAL_STATUSES)
 
 
 def ask_provider(provider: Provider) -> Callable[[ModelQuestion], Awaitable[str | ModelAnswer]]:
@@ -287,12 +287,12 @@ def ask_provider(provider: Provider) -> Callable[[ModelQuestion], Awaitable[str 
 
 
 async def _read_reply(stream: AsyncGenerator[Delta | Reply, None]) -> Reply:
-    seen = 0
+    size = 0
     async for each in stream:
         if isinstance(each, Reply):
             return each
-        seen += len(each.text)
-        if seen > MAX_NOTE_ANSWER_CHARS * 2:
+        size += len(each.text)
+        if size > MAX_NOTE_ANSWER_CHARS * 2:
             raise NoteRefused("it did not end")
     raise NoteRefused("there was no answer")
 
@@ -300,12 +300,12 @@ async def _read_reply(stream: AsyncGenerator[Delta | Reply, None]) -> Reply:
 def read_block_reply(reply: Reply, wire: str) -> ModelAnswer:
     """The block of a reply that was asked for one."""
     try:
-        found = read_block(get_dialect(wire), parse_reply(wire, reply))
+        answer = read_block(get_dialect(wire), parse_reply(wire, reply))
     except TidegateError:
         raise NoteRefused("it could not be read") from None
-    if not found.block:
+    if not answer.block:
         raise NoteRefused(_NO_BLOCK)
-    return found
+    return answer
 
 
 def read_answer(reply: Reply, wire: str) -> str:

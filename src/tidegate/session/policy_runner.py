@@ -141,8 +141,8 @@ class PolicyRunner:
         window = self.window or UNKNOWN_WINDOW
         if not self.max_output or (self.max_output >= window and not self.keeps_output):
             return 0
-        kept = self.max_output if self.keeps_output else min(self.max_output, window // 2)
-        return kept + window // _MARGIN
+        output = self.max_output if self.keeps_output else min(self.max_output, window // 2)
+        return output + window // _MARGIN
 
     @property
     def budget(self) -> Budget:
@@ -155,8 +155,8 @@ class PolicyRunner:
     def find_budget(self, view: View) -> Budget:
         """The budget for the view, which the caller has read already."""
         fixed = (view.system_tokens, view.tools_tokens, view.compaction_tokens)
-        given = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
-        state = (view, view.head, view.usage, fixed, given)  # one request asks several times in the same state
+        limits = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
+        state = (view, view.head, view.usage, fixed, limits)  # one request asks several times in the same state
         if self._budget is None or self._budget_state != state:
             self._budget, self._budget_state = self._update_budget(view), state
         return self._budget
@@ -304,8 +304,8 @@ class PolicyRunner:
 
     def _make_plan_context(self, policy: Policy, view: View) -> PlanContext:
         if self._fruitless_rules or view.fruitless_rules:
-            known = self._fruitless_rules | view.fruitless_rules.items()
-            self._fruitless_rules = {key for key in known if key[1] == view.changed_seq}
+            rules = self._fruitless_rules | view.fruitless_rules.items()
+            self._fruitless_rules = {key for key in rules if key[1] == view.changed_seq}
         dialect, model = self.live.dialect, self.live.model
         return PlanContext(
             policy,
@@ -377,10 +377,10 @@ class PolicyRunner:
 
         If others appended meanwhile, the edits must still be valid for the new view; else they are not made.
         """
-        meant = self.live.log.head + 1
+        planned_seq = self.live.log.head + 1
 
         def placed(seq: int) -> ViewEdited:
-            if seq != meant:
+            if seq != planned_seq:
                 check_edits(self.live.view, edited.edits, may_touch_newest=edited.stage == "guard")
             edits = tuple(
                 msgspec.structs.replace(edit, message=msgspec.structs.replace(edit.message, id=f"e{seq}.{place}"))
@@ -439,8 +439,8 @@ class Recovery:
         if window and (self._runner.known_window is None or window < self._runner.known_window):
             self._runner.known_window = window
         if tokens:
-            head, counted = self._live.last_request
-            self._live.append(RequestWeighed(head, counted, self._live.model, tokens).pack())
+            head, own_count = self._live.last_request
+            self._live.append(RequestWeighed(head, own_count, self._live.model, tokens).pack())
 
     def limit_window(self, tokens: int | None) -> None:
         """Use at most this much of the window, as long as refusals say so. None lifts the limit."""
@@ -502,12 +502,12 @@ def _plan_image_removal(view: View, count: Callable[[Message], int]) -> _ImageRe
     edits: list[Replace] = []
     images = change = 0
     for item in view.items:
-        found = _count_images(item.message.parts)
-        if found:
+        image_count = _count_images(item.message.parts)
+        if image_count:
             parts = tuple(map(_replace_images, item.message.parts))
             tokens = count(Message(item.message.role, parts))
             edits.append(Replace(item.message.id, parts, tokens))
-            images, change = images + found, change + tokens - item.tokens
+            images, change = images + image_count, change + tokens - item.tokens
     return _ImageRemoval(tuple(edits), images, change)
 
 

@@ -100,21 +100,21 @@ def recall_text(
     ranges cost only what they show.
     """
     room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
-    wanted = " ".join(query.split()) if isinstance(query, str) else ""
-    further = _CONTINUATION(wanted)
-    parts = _split_ids(further[1] if further else wanted)
+    words = " ".join(query.split()) if isinstance(query, str) else ""
+    further = _CONTINUATION(words)
+    parts = _split_ids(further[1] if further else words)
     if parts:
         try:
-            found = _read_parts(log, parts)
-            page = _fill_page(found, _PageRoom(room, whole_chars), int(further[2]) if further else offset)
+            messages = _read_parts(log, parts)
+            page = _fill_page(messages, _PageRoom(room, whole_chars), int(further[2]) if further else offset)
             return page or _explain_empty_range(log, parts, room)
         except BadInput as bad:
             return Recalled(f"{bad.args[0]} {RECALL_USAGE}")
-    if not wanted:
+    if not words:
         return Recalled(RECALL_USAGE)
     index = index or RecallIndex(log.whole if isinstance(log, ConversationLog) else log)
-    file = _show_file(log, wanted, index, _PageRoom(room, whole_chars), offset)
-    return file or _list_hits(log, wanted, index, room, offset)
+    file = _show_file(log, words, index, _PageRoom(room, whole_chars), offset)
+    return file or _list_hits(log, words, index, room, offset)
 
 
 def choose_whole_chars(room: int) -> int:
@@ -122,9 +122,9 @@ def choose_whole_chars(room: int) -> int:
     return min(_MAX_WHOLE_CHARS, room * _CHARS_PER_TOKEN // 4)
 
 
-def _split_ids(wanted: str) -> list[str]:
+def _split_ids(words: str) -> list[str]:
     """Return the ids and ranges of a list; none if it contains anything else."""
-    parts = [part.strip() for part in wanted.split(",")] if len(wanted) <= _MAX_ID_LIST_CHARS else [""]
+    parts = [part.strip() for part in words.split(",")] if len(words) <= _MAX_ID_LIST_CHARS else [""]
     return parts if all(_ID(part) or _RANGE(part) for part in parts) else []
 
 
@@ -168,12 +168,12 @@ class _PageRoom(NamedTuple):
     whole_chars: int
 
 
-def _fill_page(found: Iterator[_PagedMessage], page: _PageRoom, offset: int) -> Recalled | None:
+def _fill_page(messages: Iterator[_PagedMessage], page: _PageRoom, offset: int) -> Recalled | None:
     """Return as many whole messages as fit; only the first is cut, if it is too long by itself."""
     texts: list[str] = []
     ids: list[str] = []
     room = page.chars
-    for message, rest in found:
+    for message, rest in messages:
         reserved = 120 + max(0, len(rest) - 30)  # for the note at the end
         left = (room if ids else max(room, page.whole_chars)) - reserved
         text = render_message_text(message)[offset:]
@@ -229,13 +229,13 @@ def _join_ids(ids: Sequence[str]) -> str:
     return ", ".join([*spans, *(ident for ident in ids if ident[0] != "m")])
 
 
-def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom, offset: int) -> Recalled | None:
+def _show_file(log: LogReader, words: str, index: RecallIndex, room: _PageRoom, offset: int) -> Recalled | None:
     """Return the newest whole text of a file that the log has, and the ids of what read or changed it later.
 
     Other messages that name it follow if there is room. None if the query is not a path, or the log has no whole text
     of the file.
     """
-    path = _LINE_NUMBER.sub("", wanted.strip("\"'`"))
+    path = _LINE_NUMBER.sub("", words.strip("\"'`"))
     if not _PATH(path):
         return None
     touches = index.find_file(log, path)
@@ -257,7 +257,7 @@ def _show_file(log: LogReader, wanted: str, index: RecallIndex, room: _PageRoom,
     if page is None:
         return None
     left = room.chars - len(head) - len(page.text) - len(_ALSO_NAMED)
-    others = _list_others(log, wanted, index, left, ident) if left > 0 and not page.next_query else Recalled("")
+    others = _list_others(log, words, index, left, ident) if left > 0 and not page.next_query else Recalled("")
     also = f"{_ALSO_NAMED}{others.text}" if others.ids else ""
     return msgspec.structs.replace(page, text=f"{head}{page.text}{also}", ids=page.ids + others.ids)
 
@@ -267,12 +267,12 @@ def _with_continuation(text: str, ids: tuple[str, ...], more: str, offset: int, 
     return Recalled(f"{text}\n[go on with {go_on}{f', offset {offset}' if offset else ''}]", ids, more, offset)
 
 
-def _list_others(log: LogReader, words: str, index: RecallIndex, room: int, shown: str) -> Recalled:
+def _list_others(log: LogReader, words: str, index: RecallIndex, room: int, own_id: str) -> Recalled:
     """Return hits beside a message that is shown, as many as fit."""
     terms = frozenset(terms_of(words))
     lines: list[str] = []
     ids: list[str] = []
-    others = [hit for hit in group_hits(index.find(log, words)) if f"m{hit.seq}" != shown]
+    others = [hit for hit in group_hits(index.find(log, words)) if f"m{hit.seq}" != own_id]
     for hit in others[:_MAX_OTHERS]:
         event = _read_event(log, hit.seq)
         line = format_hit(event, hit, terms, _MAX_RECALL_HITS) if event is not None else ""

@@ -97,9 +97,9 @@ def _find_line_end(text: str, at: int) -> int:
 
 def _weigh_lines(lines: Sequence[str], terms: frozenset[str]) -> list[float]:
     """What each line has of the terms. One that many of these lines have, such as a number, says little."""
-    found = [terms.intersection(terms_of(line)) for line in lines]
-    counts = Counter(chain.from_iterable(found))
-    return [sum(1 / counts[term] for term in each) for each in found]
+    matches = [terms.intersection(terms_of(line)) for line in lines]
+    counts = Counter(chain.from_iterable(matches))
+    return [sum(1 / counts[term] for term in each) for each in matches]
 
 
 def _split_lines(passage: str) -> Iterator[str]:
@@ -109,10 +109,10 @@ def _split_lines(passage: str) -> Iterator[str]:
 
 def _join_lines(lines: Sequence[str]) -> str:
     """Return one line as it is, and several below the head of the hit, indented."""
-    kept = [line.rstrip() for line in lines if line.strip()]
-    if len(kept) <= 1:
-        return kept[0].strip() if kept else ""
-    return "\n" + "\n".join(f"  {line}" for line in kept)
+    full_lines = [line.rstrip() for line in lines if line.strip()]
+    if len(full_lines) <= 1:
+        return full_lines[0].strip() if full_lines else ""
+    return "\n" + "\n".join(f"  {line}" for line in full_lines)
 
 
 def _find_first(line: str, terms: frozenset[str]) -> int:

@@ -291,17 +291,17 @@ class RecallIndex:
     def _describe_call(self, call: Call) -> tuple[CallNote, ...]:
         return tuple(note._replace(path=self._mask(note.path)) for note in _describe_call(call))
 
-    def _note_calls(self, seq: int, message: Message, asked: _OpenCall | None) -> None:
+    def _note_calls(self, seq: int, message: Message, open_call: _OpenCall | None) -> None:
         """Note the tools and files of a message. A read is where its result is, a change where its call is."""
         result = result_of(message)
         notes = [note for call in calls_of(message) for note in self._describe_call(call)]
-        if asked is not None:
-            notes += asked.notes
+        if open_call is not None:
+            notes += open_call.notes
         if not notes:
             return
         self._notes[seq] = tuple(notes)
         for note in notes:
-            if note.path and note.writes == (asked is None) and not (result is not None and result.error):
+            if note.path and note.writes == (open_call is None) and not (result is not None and result.error):
                 name = note.path.rpartition("/")[2]
                 self._touches.setdefault(name, []).append(FileTouch(seq, note))
 

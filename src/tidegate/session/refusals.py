@@ -53,34 +53,34 @@ class RefusalMemory:
     def answer(
         self,
         following: FollowingSession[HostObject],
-        refused: FollowedRequest[HostObject],
+        request: FollowedRequest[HostObject],
         error: ProviderError,
         key: WindowKey,
         max_output: int,
     ) -> FollowedRequest[HostObject] | None:
         """The request to send instead; None if none may be accepted, or after the last attempt."""
-        if refused.tried is not None:
-            self._take_back(following, refused.tried, key)
+        if request.tried is not None:
+            self._take_back(following, request.tried, key)
             return None
         try:
             if error.kind == "reasoning_state":
-                return self._discard_thinking(following, refused, key)
+                return self._discard_thinking(following, request, key)
             words = hash_words(error)
             with self._lock:
                 is_known = self._evidence.knows_words(key, words)
             if is_known and error.kind != "overflow":
                 error = ProviderError("overflow", ERROR_CAUSES["overflow"])
-            if self._take_refusal(following.session, key, error, OwnCount(refused.tokens, max_output)):
-                return following.shrink(refused.items)
-            return self._try_smaller(following, refused, error, key, words)
+            if self._take_refusal(following.session, key, error, OwnCount(request.tokens, max_output)):
+                return following.shrink(request.items)
+            return self._try_smaller(following, request, error, key, words)
         except (GiveUp, TooSmall, OSError):
             return None
 
     def _discard_thinking(
-        self, following: FollowingSession[HostObject], refused: FollowedRequest[HostObject], key: WindowKey
+        self, following: FollowingSession[HostObject], request: FollowedRequest[HostObject], key: WindowKey
     ) -> FollowedRequest[HostObject] | None:
         """The request without signed thinking; None if it had none, or carried nothing of ours."""
-        if not has_thinking_behind_edits(refused):
+        if not has_thinking_behind_edits(request):
             return None
         with self._lock:
             self._refused_thinking.note(following, key.upstream, key.model)
@@ -89,7 +89,7 @@ class RefusalMemory:
             key.upstream or "The provider",
             key.model,
         )
-        return following.discard_thinking(refused.items)
+        return following.discard_thinking(request.items)
 
     def _take_refusal(self, session: Session, key: WindowKey, error: ProviderError, count: OwnCount) -> bool:
         """Learn from a refusal. Return whether a shorter request may be accepted."""
@@ -116,7 +116,7 @@ class RefusalMemory:
     def _try_smaller(
         self,
         following: FollowingSession[HostObject],
-        refused: FollowedRequest[HostObject],
+        request: FollowedRequest[HostObject],
         error: ProviderError,
         key: WindowKey,
         words: str,
@@ -127,28 +127,28 @@ class RefusalMemory:
             largest = self._evidence.largest_accepted(key, self._clock())
             is_fruitless = self._evidence.is_fruitless(key, words)
         may_be_length = may_mean_length(error.status, error, session.recovery.refusals)
-        if is_fruitless or not (may_be_length and is_large(refused.tokens, session.window, largest)):
+        if is_fruitless or not (may_be_length and is_large(request.tokens, session.window, largest)):
             return None
-        window = find_smaller_window(session.budget, refused.tokens, TRIED_SHARE)
+        window = find_smaller_window(session.budget, request.tokens, TRIED_SHARE)
         if window is None:
             return None
         before, smaller = sum(session.edit_counts.values()), None
         with suppress(GiveUp, TooSmall):
             _limit_window(session, window)
-            smaller = following.shrink(refused.items)
-        tried = SmallerTry(words, refused.tokens, sum(session.edit_counts.values()) - before)
-        if smaller is None or smaller.tokens >= refused.tokens:
-            self._take_back(following, tried, key)
+            smaller = following.shrink(request.items)
+        attempt = SmallerTry(words, request.tokens, sum(session.edit_counts.values()) - before)
+        if smaller is None or smaller.tokens >= request.tokens:
+            self._take_back(following, attempt, key)
             return None
-        return smaller._replace(tried=tried)
+        return smaller._replace(tried=attempt)
 
-    def _take_back(self, following: FollowingSession[HostObject], tried: SmallerTry, key: WindowKey) -> None:
+    def _take_back(self, following: FollowingSession[HostObject], attempt: SmallerTry, key: WindowKey) -> None:
         """Restore the view as it was before the smaller one, and the window."""
         with self._lock:
-            self._evidence.note_fruitless(key, tried.words)
+            self._evidence.note_fruitless(key, attempt.words)
         self.apply(following, key)
         try:
-            following.session.recovery.take_back(tried.edits)
+            following.session.recovery.take_back(attempt.edits)
         except (GiveUp, TooSmall, OSError) as failure:
             _LOG.warning("A smaller view was not taken back: %s", type(failure).__name__)
 
@@ -156,14 +156,14 @@ class RefusalMemory:
         self, following: FollowingSession[Any], request: FollowedRequest[Any], key: WindowKey, tokens: int
     ) -> None:
         """Take note of a request that was answered, with the input tokens that the provider reported, if it did."""
-        tried = request.tried
+        attempt = request.tried
         with self._lock:
             now = self._clock()
             self._evidence.take_accepted(key, estimate_accepted(tokens, request.tokens), now)
-            if tried is None:
+            if attempt is None:
                 return
-            self._evidence.take_words(key, tried.words, now)
-            ceiling = find_smaller_window(following.session.budget, tried.refused_tokens, CEILING_SHARE)
+            self._evidence.take_words(key, attempt.words, now)
+            ceiling = find_smaller_window(following.session.budget, attempt.refused_tokens, CEILING_SHARE)
             if ceiling is not None:
                 self._evidence.take_ceiling(key, ceiling, now)
         _LOG.warning("A request was refused in unknown words, and a smaller one accepted: it was too long.")

@@ -92,18 +92,18 @@ class _CallThreads:
                 return
 
     def _work(self, thread: "ThreadPoolExecutor", loop: "asyncio.AbstractEventLoop") -> None:
-        ended: _Outcome | None = None
+        outcome: _Outcome | None = None
         with suppress(IndexError):  # no call waits
             while True:
                 call = self._waiting.popleft()
-                if ended is not None:
-                    self._report(loop, ended)
-                ended = _run(*call)
+                if outcome is not None:
+                    self._report(loop, outcome)
+                outcome = _run(*call)
         # The thread first: who waits for its last call finds it idle.
-        self._report(loop, thread, *([ended] if ended is not None else []))
+        self._report(loop, thread, *([outcome] if outcome is not None else []))
 
-    def _report(self, loop: "asyncio.AbstractEventLoop", *ended: "_Outcome | ThreadPoolExecutor") -> None:
-        self._ended.extend(ended)
+    def _report(self, loop: "asyncio.AbstractEventLoop", *ends: "_Outcome | ThreadPoolExecutor") -> None:
+        self._ended.extend(ends)
         if not self._is_end_due:
             self._is_end_due = True
             with suppress(RuntimeError):  # the loop is closed, so no task waits any more
@@ -112,11 +112,11 @@ class _CallThreads:
     def _finish(self, loop: "asyncio.AbstractEventLoop") -> None:
         self._is_end_due = False  # before looking: what ends from now on is reported again
         while self._ended:
-            ended = self._ended.popleft()
-            if isinstance(ended, _Outcome):
-                ended.pass_on()
+            end = self._ended.popleft()
+            if isinstance(end, _Outcome):
+                end.pass_on()
             else:
-                self._idle.append(ended)
+                self._idle.append(end)
                 self._start(loop)  # for a call that came when the thread had stopped looking
 
 
@@ -144,10 +144,10 @@ def _get_threads() -> _LoopThreads:
     import asyncio  # noqa: PLC0415 - see the top of this file
 
     loop = asyncio.get_running_loop()
-    found = _threads.get(loop)
-    if found is None:
-        found = _threads[loop] = _LoopThreads()
-    return found
+    threads = _threads.get(loop)
+    if threads is None:
+        threads = _threads[loop] = _LoopThreads()
+    return threads
 
 
 def run_in_thread(function: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> "asyncio.Future[_T]":

@@ -131,7 +131,7 @@ class Session(LiveConversation):
     ) -> None:
         tokens = None if window is None else parse_token_amount(window)
         rules = (load(policy) if isinstance(policy, str) else policy).for_thread("main")  # unless it is named
-        known, model_window = find_model(model, prices), find_window(model)
+        info, model_window = find_model(model, prices), find_window(model)
         output = max_tokens or rules.max_output
         if reserve is None:
             reserve = output if rules.max_output else max(rules.reserve, output)
@@ -152,12 +152,12 @@ class Session(LiveConversation):
             window=tokens or rules.window or (rules.choose_window(model_window) if model_window else None),
             assumed_window=rules.choose_window(None),
             reserve=reserve,
-            prices=compute_relative_prices(known.prices if known else ()),
-            set_lifetime=known.cache_lifetime if known else None,
+            prices=compute_relative_prices(info.prices if info else ()),
+            set_lifetime=info.cache_lifetime if info else None,
         )
         self._runner.cache_lifetime = self.dialect.read_cache_lifetime(request_options or {})
         options = read_request_options(request_options or {}, self.dialect)
-        self._max_output = min(output, known.max_output) if known and known.max_output else output
+        self._max_output = min(output, info.max_output) if info and info.max_output else output
         self._renderer = RequestRenderer(
             self.dialect, model=model, max_tokens=self._max_output, cache=cache, **options._asdict()
         )
@@ -187,8 +187,8 @@ class Session(LiveConversation):
 
         is_same = resolve_dialect("", model) is resolve_dialect("", self.model)
         dialect = self.dialect if is_same else resolve_dialect("", model)
-        known = find_model(model)
-        return NoteModel(model, dialect, find_window(model), SecretMask(), (known and known.max_output) or 0)
+        info = find_model(model)
+        return NoteModel(model, dialect, find_window(model), SecretMask(), (info and info.max_output) or 0)
 
     # --- what the model sees --------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ class RefusedThinking:
         self.apply(following, upstream, model)
 
 
-def has_thinking_behind_edits(refused: FollowedRequest[HostObject]) -> bool:
+def has_thinking_behind_edits(request: FollowedRequest[HostObject]) -> bool:
     """Whether a request carries signed thinking and something of ours. Else a host's own code has to recover."""
-    messages = refused.changed or ()
+    messages = request.changed or ()
     return any(each.signed and has_signed_data(each.item.message if each.item else each.message) for each in messages)

@@ -44,10 +44,10 @@ def is_large(tokens: int, window: int | None, largest_accepted: int) -> bool:
     return (window is not None and tokens > _LARGE_SHARE * window) or tokens > largest_accepted
 
 
-def find_smaller_window(budget: Budget, refused: int, share: float) -> int | None:
+def find_smaller_window(budget: Budget, refused_tokens: int, share: float) -> int | None:
     """The window in which requests have at most this share of a refused one, in tokens.
 
     It leaves room for a history beside the system prompt and the tools; None if that is not a smaller request.
     """
-    size = max(int(refused * share), int((budget.fixed + _LEAST_HISTORY) * budget.scale))
-    return size + min(budget.reserve, size // 3) if size < refused else None
+    size = max(int(refused_tokens * share), int((budget.fixed + _LEAST_HISTORY) * budget.scale))
+    return size + min(budget.reserve, size // 3) if size < refused_tokens else None

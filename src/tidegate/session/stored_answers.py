@@ -35,23 +35,23 @@ def describe_stored_answer(note: StoredAnswerNote, message: str) -> StoredAnswer
     return StoredAnswer(note.id, message, note.view, note.sent or note.id, note.phases, note.leading, note.root)
 
 
-def find_leading(known: Mapping[str, StoredAnswer], answer: StoredAnswer) -> Sequence[JsonObject]:
-    root = known.get(answer.root)
+def find_leading(answers: Mapping[str, StoredAnswer], answer: StoredAnswer) -> Sequence[JsonObject]:
+    root = answers.get(answer.root)
     return answer.leading or (root.leading if root is not None else ())
 
 
 def make_stored_note(
-    known: dict[str, StoredAnswer],
+    answers: dict[str, StoredAnswer],
     ident: str,
     provider_id: str,
     view: str,
     phases: Sequence[str],
     leading: Sequence[JsonObject],
 ) -> StoredAnswerNote:
-    """The note after an answer. `known` are those of the log so far."""
-    last = known[next(reversed(known))] if known else None
+    """The note after an answer. `answers` are those of the log so far."""
+    last = answers[next(reversed(answers))] if answers else None
     root = "" if last is None else last.root or last.id
-    same = root and leading and list(find_leading(known, known[root])) == list(leading)
+    same = root and leading and list(find_leading(answers, answers[root])) == list(leading)
     return StoredAnswerNote(
         ident,
         view,
@@ -70,5 +70,5 @@ class StoredChain(NamedTuple):
     phases: Mapping[str, Sequence[str]]
 
 
-def list_phases_by_message(known: Mapping[str, StoredAnswer]) -> dict[str, Sequence[str]]:
-    return {each.message: each.phases for each in known.values() if each.phases}
+def list_phases_by_message(answers: Mapping[str, StoredAnswer]) -> dict[str, Sequence[str]]:
+    return {each.message: each.phases for each in answers.values() if each.phases}

@@ -138,8 +138,8 @@ class _ModelSummarizer:
         self._timeout = timeout
         self._tries = 1 + max(0, retries)
         self._conversation = conversation
-        named = (conversation.model, conversation.dialect.name) if conversation is not None else None
-        self._continues = mask is None and named == (provider.model, provider.wire)
+        own_model = (conversation.model, conversation.dialect.name) if conversation is not None else None
+        self._continues = mask is None and own_model == (provider.model, provider.wire)
         self._mask = mask or (str if self._continues else SecretMask())
         self._note = note
         self._replied = replied
@@ -185,8 +185,8 @@ class _ModelSummarizer:
 
     def _shrink_window(self, fault: ProviderError) -> None:
         """Use the window that the provider named, or a smaller one if it named none. Later requests keep it."""
-        named = fault.window if fault.window and fault.window < self._window else self._window // 2
-        self._window = max(1, named)
+        window = fault.window if fault.window and fault.window < self._window else self._window // 2
+        self._window = max(1, window)
 
     async def _retry_reason(self, no: AnswerRejected | ProviderError, left: int) -> str:
         """Return why the last answer was rejected, for the next attempt; raise if there are none left or it would be
@@ -273,9 +273,9 @@ class _ModelSummarizer:
             return None
         view = SummaryRequestView([*head, make_question_item(text)], talk.view.system, talk.view.tools)
         source = "\n".join(entry.text for entry in make_record_entries(request.messages))
-        asked = self._make_criteria(request, source, request.previous, text, "")
+        criteria = self._make_criteria(request, source, request.previous, text, "")
         return _Question(
-            self._render(view, self._output_limit(tokens), cache=talk.parts.renderer.options.cache_markers), asked
+            self._render(view, self._output_limit(tokens), cache=talk.parts.renderer.options.cache_markers), criteria
         )
 
     # --- asking ---------------------------------------------------------------------------------------------------
@@ -296,7 +296,7 @@ class _ModelSummarizer:
         focus = strip_focus_line(words)
         return AnswerCriteria(source, previous, focus, mark, self._summary_tokens(request), request.max_chars, counter)
 
-    def _render(self, shown: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
+    def _render(self, view: SummaryRequestView, cap: int, *, cache: bool = False) -> bytes:
         rendering = RequestRenderer(
             self._provider.wire,
             self._provider.model,
@@ -305,7 +305,7 @@ class _ModelSummarizer:
             temperature=self._options.temperature,
             top_p=self._options.top_p,
         )
-        rendering.update(shown)
+        rendering.update(view)
         faults = rendering.faults()
         if faults:
             raise AnswerRejected(f"the question broke a rule of {self._provider.wire}: {faults[0].rule}")
@@ -332,12 +332,12 @@ class _ModelSummarizer:
 
     async def _read_reply(self, question: _Question) -> Reply:
         """Return the reply at the end of the stream. Raise if the answer grows too long."""
-        seen, most = 0, max_answer_chars(self._output_limit(question.asked.max_tokens))
+        size, most = 0, max_answer_chars(self._output_limit(question.asked.max_tokens))
         async with aclosing(self._provider.stream(question.body)) as stream:
             async for each in stream:
                 if not isinstance(each, Delta):
                     return each
-                seen += len(each.text)
-                if seen > most:
+                size += len(each.text)
+                if size > most:
                     raise AnswerRejected("it did not end")
         raise AnswerRejected("there was no answer")

@@ -12,18 +12,20 @@ from typing import Final
 
 import msgspec
 
-from tidegate.core.events import Event
+from tidegate.core.events import Event, EventPayload, MessageAdded
 from tidegate.core.log_fold import fold_log
+from tidegate.core.messages import result_of
 from tidegate.core.notes import (
+    Denial,
     EventLeftOut,
     ModelNote,
     StateNote,
     is_note,
+    read_note,
 )
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.view import LogView, RefoldNeeded
 from tidegate.models.catalog import ModelInfo, find_window
-from tidegate.session.denials import DenialIndex
 from tidegate.session.reports.changes import Change, follow_undo, is_change, measure_view, read_change
 from tidegate.session.reports.state_note_report import NoteParts, split_note
 from tidegate.session.request import parse_model_note
@@ -300,3 +302,30 @@ def thin_rows(rows: list[RequestRow], most: int) -> list[RequestRow]:
         top = max(part, key=lambda row: row.total)
         request_rows += [part[-1]] if top is part[-1] else [top, part[-1]]
     return request_rows
+
+
+class DenialIndex:
+    """Tool calls of a log that were denied and therefore not run, by their ids, and by whom or by which rule.
+
+    A note before the result of the call says so. A result alone does not prove a denial: its text may come from a tool.
+    An id that other calls have, too, is left out: it says nothing.
+    """
+
+    def __init__(self) -> None:
+        self._denied_by: dict[str, str] = {}
+        self._ran: set[str] = set()
+        self._pending: dict[str, str] = {}
+
+    def feed(self, payload: EventPayload) -> None:
+        if (denial := read_note(payload, Denial)) is not None:
+            self._pending[denial.call_id] = denial.by
+        elif isinstance(payload, MessageAdded) and (result := result_of(payload.message)) is not None:
+            by = self._pending.pop(result.call_id, "")
+            if by and self._denied_by.get(result.call_id, by) == by:
+                self._denied_by[result.call_id] = by
+            else:
+                self._ran.add(result.call_id)
+
+    def list_denials(self) -> list[tuple[str, str]]:
+        """Return pairs of a call id and who or what denied the call."""
+        return [(call_id, by) for call_id, by in self._denied_by.items() if call_id not in self._ran]

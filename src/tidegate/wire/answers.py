@@ -73,11 +73,11 @@ def encode_response_body(wire: str, answer: ScriptedAnswer) -> JsonObject:
 def encode_sse(wire: str, frames: list[JsonObject]) -> bytes:
     """Encode frames as the bytes of a stream."""
     form = get_dialect(wire).answers
-    found = []
+    events = []
     for frame in frames:
         name = b"event: %s\n" % str(frame.get("type")).encode() if form.names_events else b""
-        found.append(b"%sdata: %s\n\n" % (name, msgspec.json.encode(frame)))
-    return b"".join(found) + form.end_mark
+        events.append(b"%sdata: %s\n\n" % (name, msgspec.json.encode(frame)))
+    return b"".join(events) + form.end_mark
 
 
 # --- usage reports --------------------------------------------------------------------------------------------------
@@ -116,4 +116,4 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 def read_compaction_usage(usage: Mapping[str, object]) -> Usage | None:
     """Read what a compaction by the provider cost; None if there was none."""
     readers = (form.read_compaction for form in _list_forms() if form.read_compaction is not None)
-    return next((found for read in readers if (found := read(usage)) is not None), None)
+    return next((cost for read in readers if (cost := read(usage)) is not None), None)

@@ -3,7 +3,7 @@
 Types only. Each dialect fills them in its own file; `wire/registry.py` lists the dialects.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import NamedTuple, Protocol
 
@@ -18,7 +18,9 @@ from tidegate.wire.splicing.memo import ReadMemo
 from tidegate.wire.splicing.message_form import MessageForm
 from tidegate.wire.splicing.options import OutputLimit, ThinkingOption
 from tidegate.wire.splicing.units import HostRequest
-from tidegate.wire.streaming.answer_form import AnswerForm
+from tidegate.wire.streaming.merged_answer import MergedAnswer
+from tidegate.wire.streaming.reply import ReplyAssembler
+from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 from tidegate.wire.usage import UsageForm
 from tidegate.wire.validation.faults import STRICT_PROFILE, ValidationProfile
 from tidegate.wire.validation.validator import RequestValidator
@@ -153,9 +155,27 @@ class CompactionForm(NamedTuple):
     def add_beta(self, headers: Mapping[str, str]) -> dict[str, str]:
         """The headers with the one for such blocks, beside other values of it."""
         name, value = self.beta
-        given = [each for key, each in headers.items() if key.lower() == name]
+        values = [each for key, each in headers.items() if key.lower() == name]
         others = {key: each for key, each in headers.items() if key.lower() != name}
-        return {**others, name: ",".join(given if any(value in each for each in given) else [*given, value])}
+        return {**others, name: ",".join(values if any(value in each for each in values) else [*values, value])}
+
+
+class AnswerForm(NamedTuple):
+    """The answers of a dialect.
+
+    `create_assembler` reads the frames of a stream, `frames_from_body` makes frames of an answer without streaming.
+    `encode_frames` and `encode_body` write an answer for a client. `create_merger` joins several answers to one without
+    the calls of a hidden tool, which it gets by name. `names_events`: each event of a stream has the type of its frame
+    as its name. `end_mark` follows the last event.
+    """
+
+    create_assembler: Callable[[], ReplyAssembler]
+    frames_from_body: Callable[[Mapping[str, object]], list[JsonObject]]
+    encode_frames: Callable[[ScriptedAnswer], Iterator[JsonObject]]
+    encode_body: Callable[[ScriptedAnswer], JsonObject]
+    create_merger: Callable[[str], MergedAnswer]
+    names_events: bool = False
+    end_mark: bytes = b""
 
 
 class Dialect(msgspec.Struct, frozen=True, kw_only=True):

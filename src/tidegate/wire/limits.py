@@ -90,18 +90,18 @@ def has_too_many_values(text: str | bytes, most: int = MAX_JSON_VALUES) -> bool:
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if _count_openers(data) <= most:
         return False
-    found, strings, start, in_string = 0, 0, 0, False
-    while start < len(data) and found <= most:
+    count, strings, start, in_string = 0, 0, 0, False
+    while start < len(data) and count <= most:
         piece = data[start : start + _PIECE]
         if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # never cut after a backslash that escapes the next byte
             piece = data[start : start + _PIECE + 1]
         start += len(piece)
         runs = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        found += _count_openers(b"".join(runs[in_string::2]))
+        count += _count_openers(b"".join(runs[in_string::2]))
         in_string ^= len(runs) % 2 == 0
         strings += len(runs) // 2
-        found = max(found, strings // 2)
-    return found > most
+        count = max(count, strings // 2)
+    return count > most
 
 
 def _count_openers(data: bytes) -> int:

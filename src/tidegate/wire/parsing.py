@@ -266,12 +266,12 @@ def image_from_base64(data: str, media: str) -> Image:
 
 def _require_text_or_image(parts: Iterable[Part], what: str) -> tuple[Text | Image, ...]:
     """Build a tool message. Its parts are texts and images, nothing else."""
-    found = []
+    content = []
     for part in parts:
         if not isinstance(part, (Text, Image)):
             raise_bad_input(f"{what} holds a part that is neither text nor image.", "Send it as a text.")
-        found.append(part)
-    return tuple(found)
+        content.append(part)
+    return tuple(content)
 
 
 def build_tool_message(call_id: str, parts: Iterable[Part], error: bool = False) -> Message:

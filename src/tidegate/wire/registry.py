@@ -88,8 +88,8 @@ def _collect_marks(names: tuple[str, ...]) -> _AllMarks:
 
 def detect_request_dialect(body: Mapping[str, object]) -> Dialect | None:
     """Return the dialect in which the body of a request is written; None if it is not a request."""
-    found = max(DIALECTS.values(), key=lambda dialect: dialect.recognize_body(body))
-    return found if found.recognize_body(body) else None
+    best = max(DIALECTS.values(), key=lambda dialect: dialect.recognize_body(body))
+    return best if best.recognize_body(body) else None
 
 
 def parse_any_message(obj: object) -> list[Message]:
@@ -112,14 +112,16 @@ def resolve_dialect(wire: str, model: str) -> Dialect:
 
 def parse_tools(tools: Iterable[Mapping[str, object] | Tool]) -> tuple[Tool, ...]:
     """Parse tools in the form of OpenAI (chat, Responses), Anthropic or Gemini."""
-    found: list[Tool] = []
+    definitions: list[Tool] = []
     for tool in tools:
-        found.extend([tool] if isinstance(tool, Tool) else _read_tools(require_object(to_plain_json(tool), "A tool")))
-    names = [tool.name for tool in found]
+        definitions.extend(
+            [tool] if isinstance(tool, Tool) else _read_tools(require_object(to_plain_json(tool), "A tool"))
+        )
+    names = [tool.name for tool in definitions]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise BadInput(f"The tool {twice[0]!r} is defined twice.", "Give every tool its own name.")
-    return tuple(found)
+    return tuple(definitions)
 
 
 def _read_tools(tool: dict[str, object]) -> list[Tool]:

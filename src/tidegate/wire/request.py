@@ -66,20 +66,20 @@ class RequestRenderer:
         self._read = 0  # number of messages the validator has read
 
     def update(self, view: RenderableView) -> None:
-        kept = self._layout.update(view)
+        same_blocks = self._layout.update(view)
         if self._head_of is None or view.system != self._system or view.tools != self._tools:
-            kept = 0
+            same_blocks = 0
             self._system, self._tools = view.system, view.tools
             self._head_of = None
         blocks = self._layout.blocks
-        start = self._starts[kept] if kept < len(self._starts) else len(self._messages)
-        start = start if kept else 0
+        start = self._starts[same_blocks] if same_blocks < len(self._starts) else len(self._messages)
+        start = start if same_blocks else 0
         before = self._chunks[start:]
-        del self._messages[start:], self._chunks[start:], self._starts[kept:]
-        if not kept:
+        del self._messages[start:], self._chunks[start:], self._starts[same_blocks:]
+        if not same_blocks:
             for message in self.dialect.render_leading_messages(self._system):
                 self._put(message)
-        for block in blocks[kept:]:
+        for block in blocks[same_blocks:]:
             self._starts.append(len(self._messages))
             self._add(block)
         self.shared = start + sum(1 for _ in takewhile(bool, map(eq, before, self._chunks[start:])))
@@ -111,8 +111,8 @@ class RequestRenderer:
         extra = self.options.extra
         if THINKING_OPTION in extra and not thinks:  # the provider would refuse it with these messages
             extra = {name: value for name, value in extra.items() if name != THINKING_OPTION}
-        rendered = self.dialect.render_head(self._system, self._tools, options, calls)
-        head, encoded = _encode_repaired(merge_extra_options(rendered, extra))
+        plain_head = self.dialect.render_head(self._system, self._tools, options, calls)
+        head, encoded = _encode_repaired(merge_extra_options(plain_head, extra))
         self._head_of = made_of
         if encoded != self._head_bytes:
             self._head, self._head_bytes = head, encoded
@@ -148,8 +148,8 @@ class RequestRenderer:
 
     def lower_output(self, most: int) -> bool:
         """Lower the output limit from the next update on. Return False if the limit is not above `most` already."""
-        asked = self.dialect.output_tokens(self.options)
-        if most <= 0 or 0 < asked <= most:
+        limit = self.dialect.output_tokens(self.options)
+        if most <= 0 or 0 < limit <= most:
             return False
         return self.set_output(most)
 
@@ -179,11 +179,11 @@ class RequestRenderer:
             return {}
         filler = not self._layout.blocks[-1].sources  # a filler will not be there next time
         last = (self._starts[-1] if filler else len(self._messages)) - 1
-        known = min(self.shared - 1, last)
-        while known >= 0 and self._messages[known].get("role") == "assistant":
-            known -= 1
-        marked = {place: self.dialect.add_cache_marker(self._messages[place]) for place in {known, last} - {-1}}
-        return {place: message for place, message in marked.items() if message is not None}
+        earlier = min(self.shared - 1, last)
+        while earlier >= 0 and self._messages[earlier].get("role") == "assistant":
+            earlier -= 1
+        messages = {place: self.dialect.add_cache_marker(self._messages[place]) for place in {earlier, last} - {-1}}
+        return {place: message for place, message in messages.items() if message is not None}
 
     def freeze(self) -> "RenderedRequest":
         """Return the request as it is now; later updates do not change it."""
@@ -203,15 +203,17 @@ class RequestRenderer:
         if self._check is None:
             self._check = self.dialect.create_validator(self._head, self.dialect.profile_for_model(self.options.model))
             self._read = 0
-        done = self._layout.stable_blocks
-        stable = max(self._read, self._starts[done] if done < len(self._starts) else len(self._messages))
+        stable_blocks = self._layout.stable_blocks
+        stable = max(
+            self._read, self._starts[stable_blocks] if stable_blocks < len(self._starts) else len(self._messages)
+        )
         for message in self._messages[self._read : stable]:
             self._check.feed(message)
         self._read = stable
         tail = self._check.fork()
-        marked = self._marked()
+        marked_messages = self._marked()
         for place in range(stable, len(self._messages)):
-            tail.feed(marked.get(place, self._messages[place]))
+            tail.feed(marked_messages.get(place, self._messages[place]))
         return tail.finish()
 
 

@@ -24,16 +24,16 @@ class RequestCheck:
         dialect = self._dialect
         self._last = decode_request(text, dialect.messages_key, self._last)
         body = dict(self._last.body) if self._last else msgspec.json.decode(text, type=dict[str, object])
-        given = body.pop(dialect.messages_key, None)
+        listed = body.pop(dialect.messages_key, None)
         for key in ("stream", "stream_options"):
             body.pop(key, None)
-        messages = given if isinstance(given, list) else [{"role": "user", "content": given}]
-        known = len(self._messages.items)
-        is_continued = self._messages.update(messages) == known and self._head == (model, body)
+        messages = listed if isinstance(listed, list) else [{"role": "user", "content": listed}]
+        known_count = len(self._messages.items)
+        is_continued = self._messages.update(messages) == known_count and self._head == (model, body)
         if self._validator is None or not is_continued:
-            self._head, known = (model, body), 0
+            self._head, known_count = (model, body), 0
             self._validator = dialect.create_validator(body, dialect.profile_for_model(model))
-        for message in messages[known:]:
+        for message in messages[known_count:]:
             self._validator.feed(message)
         return self._validator.finish()
 

@@ -64,13 +64,13 @@ def _take_number(options: JsonObject, name: str) -> float | None:
 
 def merge_extra_options(head: JsonObject, extra: JsonObject) -> JsonObject:
     """Add options to the head of a request. Objects are merged, lists are joined, other values replace."""
-    merged = dict(head)
+    result = dict(head)
     for name, value in extra.items():
-        mine = merged.get(name)
+        mine = result.get(name)
         if isinstance(mine, dict) and isinstance(value, dict):
-            merged[name] = merge_extra_options(mine, value)
+            result[name] = merge_extra_options(mine, value)
         elif isinstance(mine, list) and isinstance(value, list):
-            merged[name] = [*mine, *(each for each in value if each not in mine)]
+            result[name] = [*mine, *(each for each in value if each not in mine)]
         else:
-            merged[name] = value
-    return merged
+            result[name] = value
+    return result

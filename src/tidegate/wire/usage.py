@@ -36,11 +36,14 @@ def _read_input_usage(usage: Mapping[str, object]) -> Usage:
     OpenAI's counts of the cache are part of `input_tokens`; Anthropic's are not.
     """
     details = read_details(usage, "input_tokens_details")
-    read, written = read_count(usage, "cache_read_input_tokens"), read_count(usage, "cache_creation_input_tokens")
-    total = read_count(usage, "input_tokens") + read + written
+    read, cache_write = read_count(usage, "cache_read_input_tokens"), read_count(usage, "cache_creation_input_tokens")
+    total = read_count(usage, "input_tokens") + read + cache_write
     long = read_count(read_details(usage, "cache_creation"), "ephemeral_1h_input_tokens")
-    read, written = read or read_count(details, "cached_tokens"), written or read_count(details, "cache_write_tokens")
-    return Usage(total, read_count(usage, "output_tokens"), read, written, long)
+    read, cache_write = (
+        read or read_count(details, "cached_tokens"),
+        cache_write or read_count(details, "cache_write_tokens"),
+    )
+    return Usage(total, read_count(usage, "output_tokens"), read, cache_write, long)
 
 
 INPUT_USAGE: Final = UsageForm(("input_tokens", "output_tokens"), _read_input_usage)
@@ -49,5 +52,7 @@ INPUT_USAGE: Final = UsageForm(("input_tokens", "output_tokens"), _read_input_us
 def bound_usage(usage: Usage) -> Usage:
     """Cached input is part of the input, and so is what was written to the cache."""
     cached = min(usage.cache_read, usage.input_tokens)
-    written = min(usage.cache_write, usage.input_tokens - cached)
-    return usage._replace(cache_read=cached, cache_write=written, cache_write_1h=min(usage.cache_write_1h, written))
+    cache_write = min(usage.cache_write, usage.input_tokens - cached)
+    return usage._replace(
+        cache_read=cached, cache_write=cache_write, cache_write_1h=min(usage.cache_write_1h, cache_write)
+    )

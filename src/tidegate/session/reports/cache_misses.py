@@ -209,48 +209,50 @@ class CacheReader:
             return self._places[ident]
         return float(ident[1:]) if ident[:1] == "m" and ident[1:].isdecimal() else 0.0
 
-    def _read_note(self, noted: NoteAdded) -> None:
-        if isinstance(noted, BranchStarted):
-            self._note_difference(noted.edit + 1, "client", "another branch of the history")
-        elif is_note(noted, SystemSet, ToolsSet):
-            self._read_fixed_part(noted)
-        elif (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
+    def _read_note(self, note: NoteAdded) -> None:
+        if isinstance(note, BranchStarted):
+            self._note_difference(note.edit + 1, "client", "another branch of the history")
+        elif is_note(note, SystemSet, ToolsSet):
+            self._read_fixed_part(note)
+        elif (toggle := read_note(note, EditUndone) or read_note(note, EditRedone)) is not None:
             self._note_difference(self._edit_places.get(toggle.edit, 0.0), "user", toggle.topic)
-        elif is_note(noted, ViewCleared):
+        elif is_note(note, ViewCleared):
             self._note_difference(0, "user", "clear", "first message")
-        elif is_note(noted, SignaturesRefused, ThinkingLeftOut):
+        elif is_note(note, SignaturesRefused, ThinkingLeftOut):
             self._note_difference(self._sent_place, "tidegate", "thinking was left out")
-        elif is_note(noted, SentUnmanaged):
+        elif is_note(note, SentUnmanaged):
             self._note_difference(_START, "tidegate", "the client's own request was sent", "first message")
-        elif (reason := read_note(noted, CacheMissReason)) is not None:
+        elif (reason := read_note(note, CacheMissReason)) is not None:
             self._reported = reason.text
 
-    def _read_fixed_part(self, noted: NoteAdded) -> None:
+    def _read_fixed_part(self, note: NoteAdded) -> None:
         """The client changes them itself, unless it keeps its own messages and the note is not one of its own."""
-        is_system = is_note(noted, SystemSet)
+        is_system = is_note(note, SystemSet)
         part, place = ("system prompt", _SYSTEM) if is_system else ("tools", _TOOLS)
-        is_own = isinstance(noted, HostNote) or not self._has_host
+        is_own = isinstance(note, HostNote) or not self._has_host
         self._note_difference(place, "client" if is_own else "tidegate", f"the {part} changed", part)
 
     # --- requests -------------------------------------------------------------------------------------------------
 
-    def _read_report(self, event: Event, used: UsageReported) -> CachedRequest | None:
-        usage = usage_or_estimate(used)
+    def _read_report(self, event: Event, report: UsageReported) -> CachedRequest | None:
+        usage = usage_or_estimate(report)
         pause = max(0.0, self._sent_time - self._last_time) if self._last is not None else 0.0
         self.reports_cache = self.reports_cache or bool(usage.cache_read or usage.cache_write)
-        miss = self._find_miss(used, usage, pause)
+        miss = self._find_miss(report, usage, pause)
         self.calls += 1
         self.input_tokens += usage.input_tokens
         self.cached_tokens += usage.cache_read
         if miss is not None:
             self.sums[miss.origin] = self.sums.get(miss.origin, MissSums()).plus(miss)
-        self._add_hour_sums(used.model, usage, miss, pause)
-        self._last, self._last_time = used, event.time
+        self._add_hour_sums(report.model, usage, miss, pause)
+        self._last, self._last_time = report, event.time
         self._sent_place = self._last_place
         self._differences, self._reported = [], ""
-        return CachedRequest(used.log_head, event.time, used.model, usage.input_tokens, usage.cache_read, pause, miss)
+        return CachedRequest(
+            report.log_head, event.time, report.model, usage.input_tokens, usage.cache_read, pause, miss
+        )
 
-    def _find_miss(self, used: UsageReported, usage: Usage, pause: float) -> CacheMiss | None:
+    def _find_miss(self, report: UsageReported, usage: Usage, pause: float) -> CacheMiss | None:
         last = self._last
         if last is None or not self.reports_cache:
             return None
@@ -258,13 +260,15 @@ class CacheReader:
         missed = min(left, usage.input_tokens) - usage.cache_read
         if missed < max(_MIN_MISSED, _MIN_MISSED_SHARE * left):
             return None
-        first = self._find_difference(used, last, pause, is_full=usage.cache_read < _FULL_MISS_SHARE * left)
-        dollars = self._compute_loss(used.model, usage, missed)
+        first = self._find_difference(report, last, pause, is_full=usage.cache_read < _FULL_MISS_SHARE * left)
+        dollars = self._compute_loss(report.model, usage, missed)
         return CacheMiss(first.origin, first.cause, first.label, missed, dollars, self._reported)
 
-    def _find_difference(self, used: UsageReported, last: UsageReported, pause: float, *, is_full: bool) -> _Difference:
-        if used.model != last.model:
-            return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {used.model}", "")
+    def _find_difference(
+        self, report: UsageReported, last: UsageReported, pause: float, *, is_full: bool
+    ) -> _Difference:
+        if report.model != last.model:
+            return _Difference(_SYSTEM, "client", f"the model changed from {last.model} to {report.model}", "")
         lifetime = self._find_lifetime(last)
         expired = _Difference(0, "lifetime", f"a pause of {_format_pause(pause)}", "")
         if is_full and pause > lifetime:
@@ -282,11 +286,11 @@ class CacheReader:
     def _compute_loss(self, model: str, usage: Usage, missed: int) -> float | None:
         """The dollars that a request would have cost less if it had read the missed tokens from the cache."""
         cost = compute_model_cost(usage, model, self._overrides)
-        written = max(0, usage.cache_write - missed)
+        cache_write = max(0, usage.cache_write - missed)
         ideal = usage._replace(
             cache_read=usage.cache_read + missed,
-            cache_write=written,
-            cache_write_1h=min(usage.cache_write_1h, written),
+            cache_write=cache_write,
+            cache_write_1h=min(usage.cache_write_1h, cache_write),
         )
         best = compute_model_cost(ideal, model, self._overrides)
         return cost.total - best.total if cost is not None and best is not None else None

@@ -121,8 +121,8 @@ def _forecast_rule(rule: Rule, moment: Moment, at: PlanContext) -> RuleForecast:
     except StopIteration as done:
         decisions = done.value
     if edited is None:
-        made = decisions[-1]
-        reason = "" if saves and made.acted else made.reason
+        decision = decisions[-1]
+        reason = "" if saves and decision.acted else decision.reason
         return RuleForecast(
             moment, rule.name, rule.stage, verdict.fires, why, save_targets=tuple(saves), no_effect_reason=reason
         )
@@ -247,11 +247,11 @@ def _estimate_turns(tokens: int, pace: float) -> float | None:
     return tokens / pace if pace else None
 
 
-def find_next_threshold(found: list[Threshold]) -> Threshold | None:
+def find_next_threshold(thresholds: list[Threshold]) -> Threshold | None:
     """Return the threshold that will be reached first: by turns if known, otherwise by tokens."""
     coming = [
         each
-        for each in found
+        for each in thresholds
         if each.moment in AUTOMATIC_MOMENTS and (each.tokens_away is not None or each.turns_away is not None)
     ]
     return min(coming, key=_distance, default=None)
@@ -265,11 +265,11 @@ def _distance(threshold: Threshold) -> tuple[float, float]:
 def find_removing_rules(session: Session) -> dict[str, str]:
     """Map each message that some rule would remove or shorten now to the rule and its trigger."""
     policy, view, budget = session.policy, session.view, session.budget
-    seen, takers = hide_ledger(view), dict[str, str]()
+    view_without_ledger, takers = hide_ledger(view), dict[str, str]()
     for moment in AUTOMATIC_MOMENTS:
         for rule in policy.moments.get(moment, ()):
             try:
-                outcome = rule.run(seen, budget, **rule.settings)
+                outcome = rule.run(view_without_ledger, budget, **rule.settings)
             except StageFailed:  # a plugin: `explain` shows the error
                 continue
             reading = judge_rule(rule, _trigger_context(policy, view, budget, moment), session.parts.live.clock())

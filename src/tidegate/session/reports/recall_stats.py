@@ -142,14 +142,14 @@ class RecallCounter:
             any(each is not None and self._has_left(each.answer) for each in files),
         )
 
-    def _answered(self, asked: _OpenCall, message: Message, *, failed: bool) -> None:
-        call = asked.call
+    def _answered(self, open_call: _OpenCall, message: Message, *, failed: bool) -> None:
+        call = open_call.call
         if _is_recall(call):
-            found = not failed and not text_of(message).rstrip().endswith(RECALL_USAGE)
-            self._count(hits=found, misses=not found)
+            is_hit = not failed and not text_of(message).rstrip().endswith(RECALL_USAGE)
+            self._count(hits=is_hit, misses=not is_hit)
         elif not failed and call.name not in _AGENT_TOOLS:
             fetched = _Fetched(message.id, _hash(message), frozenset(map(file_name_of, _named_paths(call))))
-            self._count(rereads=asked.was_read_whole or asked.previous_content == fetched.content)
+            self._count(rereads=open_call.was_read_whole or open_call.previous_content == fetched.content)
             self._remember_fetch(call, fetched)
 
     def _remember_fetch(self, call: Call, fetched: _Fetched) -> None:
@@ -192,9 +192,9 @@ def _find_ranges(text: str) -> Iterator[tuple[int, int]]:
 
 def _named_paths(call: Call) -> frozenset[str]:
     """Return the full paths in the path arguments of a call: many files share a base name."""
-    named = (
+    values = (
         value
         for key, value in iterate_strings(parse_call_arguments(call))
         if _PATH_KEYS.search(key) and len(value) <= 400
     )
-    return frozenset(value.removeprefix("./") for value in named if "\n" not in value)
+    return frozenset(value.removeprefix("./") for value in values if "\n" not in value)

@@ -137,17 +137,17 @@ class StateNoteReport:
 
 def describe_state_note(note: StateNote) -> str:
     """One line: up to where the note holds, who wrote it if that was the provider, and what the check found."""
-    written = ", written as a compaction by the provider" if note.block is not None else ""
+    origin = ", written as a compaction by the provider" if note.block is not None else ""
     checked = f"{format_count(note.held, 'line')} held, {note.marked} marked, {len(note.dropped)} dropped"
-    return f"State note up to {note.horizon}{written}: {checked}, {format_count(len(note.passages), 'passage')}."
+    return f"State note up to {note.horizon}{origin}: {checked}, {format_count(len(note.passages), 'passage')}."
 
 
 def describe_passage(passage: NotePassage) -> str:
     """The source of a passage, as one line."""
     why = f": {passage.why}" if passage.why else ""
-    changed = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""
-    changed += f" (after the edits of {', '.join(passage.edited_in)})" if passage.edited_in else ""
-    return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changed}{why}"
+    changes = f" (changed later by {', '.join(passage.changed_in)})" if passage.changed_in else ""
+    changes += f" (after the edits of {', '.join(passage.edited_in)})" if passage.edited_in else ""
+    return f"  {passage.id} {passage.source}, lines {passage.first_line}-{passage.last_line}{changes}{why}"
 
 
 def compare_notes(old: StateNote, new: StateNote) -> list[str]:
@@ -156,21 +156,21 @@ def compare_notes(old: StateNote, new: StateNote) -> list[str]:
     return [line for line in lines if line[1:].strip() and not line.startswith(("---", "+++", "@@"))]
 
 
-def describe_listed_note(noted: NoteAdded, *, is_brief: bool = False) -> str:
+def describe_listed_note(event: NoteAdded, *, is_brief: bool = False) -> str:
     """The text of a note under one of the `LISTED_NOTES`: of a state note, what it has and what the check dropped.
 
     `is_brief`: one line, where the parts of a state note are shown as well.
     """
-    if is_note(noted, EditUndone, EditRedone):
-        return f"edit {noted.text}"
-    if is_note(noted, ClientNote, HandoffNote):
-        return describe_client_note(noted)
-    if is_note(noted, PreparedSummary):
-        prepared = read_note(noted, PreparedSummary)
-        covered = format_count(len(prepared.ids), "message") if prepared else "nothing any more"
-        return f"A summary for the policy, written ahead: it covers {covered}."
-    note = read_note(noted, StateNote)
+    if is_note(event, EditUndone, EditRedone):
+        return f"edit {event.text}"
+    if is_note(event, ClientNote, HandoffNote):
+        return describe_client_note(event)
+    if is_note(event, PreparedSummary):
+        prepared = read_note(event, PreparedSummary)
+        count = format_count(len(prepared.ids), "message") if prepared else "nothing any more"
+        return f"A summary for the policy, written ahead: it covers {count}."
+    note = read_note(event, StateNote)
     if note is None:
-        return noted.text
+        return event.text
     line = describe_state_note(note)
     return line if is_brief or not note.dropped else f"{line} Dropped: {' / '.join(note.dropped)}"

@@ -153,42 +153,42 @@ class _BackwardReader:
         self._writing = entry
         if not entry.is_compaction:
             return
-        held = self.state.sums.plus(self.state.lost.get(entry.change.seq, _RequestSums()), -1)
+        sums = self.state.sums.plus(self.state.lost.get(entry.change.seq, _RequestSums()), -1)
         entry.calls_affected, entry.saved_tokens = (
-            held.calls,
-            round((what.tokens_before - what.tokens_after) * held.tokens),
+            sums.calls,
+            round((what.tokens_before - what.tokens_after) * sums.tokens),
         )
-        if held.calls and not math.isnan(held.dollars):
-            entry.saved_dollars = (what.tokens_before - what.tokens_after) * held.dollars
+        if sums.calls and not math.isnan(sums.dollars):
+            entry.saved_dollars = (what.tokens_before - what.tokens_after) * sums.dollars
         if self.state.next_usage is not None:
             self._rereading.append(entry)
         if not entry.change.is_undone:
             self.state.reset()
 
-    def _add_usage(self, used: UsageReported) -> None:
+    def _add_usage(self, report: UsageReported) -> None:
         for entry in self._rereading:
             later = self.state.next_usage
-            entry.lost_cache_tokens = max(0, used.cache_read - later.cache_read) if later is not None else 0
+            entry.lost_cache_tokens = max(0, report.cache_read - later.cache_read) if later is not None else 0
         self._rereading = []
-        usage = usage_or_estimate(used)._replace(output_tokens=0)
-        cost = compute_model_cost(usage, used.model, self._prices)
+        usage = usage_or_estimate(report)._replace(output_tokens=0)
+        cost = compute_model_cost(usage, report.model, self._prices)
         ratio = (
-            used.input_tokens / used.counted_tokens
-            if is_plausible_report(used.counted_tokens, used.input_tokens)
+            report.input_tokens / report.counted_tokens
+            if is_plausible_report(report.counted_tokens, report.input_tokens)
             else 1.0
         )
         price = cost.total / usage.input_tokens if cost is not None and usage.input_tokens else math.nan
         self.state.sums = self.state.sums.plus(_RequestSums(1, ratio, ratio * price))
-        self.state.next_usage = used
+        self.state.next_usage = report
 
-    def _add_note(self, noted: NoteAdded) -> None:
-        if is_note(noted, CompactionStarted):
+    def _add_note(self, note: NoteAdded) -> None:
+        if is_note(note, CompactionStarted):
             self._writing = None
-        elif self._writing is not None and (cost := read_note(noted, SideCost)) is not None:
+        elif self._writing is not None and (cost := read_note(note, SideCost)) is not None:
             self._add_side_cost(self._writing, cost)
-        elif (toggle := read_note(noted, EditUndone) or read_note(noted, EditRedone)) is not None:
+        elif (toggle := read_note(note, EditUndone) or read_note(note, EditRedone)) is not None:
             self._note_toggle(toggle)
-        elif is_note(noted, ViewCleared):
+        elif is_note(note, ViewCleared):
             self.state.reset()
 
     def _note_toggle(self, toggle: EditUndone | EditRedone) -> None:
@@ -197,8 +197,8 @@ class _BackwardReader:
         if isinstance(toggle, EditRedone):
             since.redone[seq] = since.sums
         else:
-            gone = since.sums.plus(since.redone.pop(seq, _RequestSums()), -1)
-            since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(gone)
+            sums = since.sums.plus(since.redone.pop(seq, _RequestSums()), -1)
+            since.lost[seq] = since.lost.get(seq, _RequestSums()).plus(sums)
 
     def _add_side_cost(self, entry: TimelineEntry, side_cost: SideCost) -> None:
         entry.summary_tokens += side_cost.usage.input_tokens + side_cost.usage.output_tokens

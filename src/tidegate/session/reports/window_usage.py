@@ -90,7 +90,7 @@ def describe_messages(cells: Sequence[_UsageCell], session: Session) -> Iterator
         )
 
 
-def _explain_presence(item: Item, view: View, event: Event | None, takers: Mapping[str, str], said: int) -> str:
+def _explain_presence(item: Item, view: View, event: Event | None, takers: Mapping[str, str], full_tokens: int) -> str:
     ident = item.message.id
     if ident == view.newest_request:
         return "the newest request: it is always kept"
@@ -106,8 +106,8 @@ def _explain_presence(item: Item, view: View, event: Event | None, takers: Mappi
             if dropped_count
             else f"added at record {event.seq}"
         )
-    elif said:
-        lines.append(f"shortened from {said:,} tokens; recall {ident} shows all of it")
+    elif full_tokens:
+        lines.append(f"shortened from {full_tokens:,} tokens; recall {ident} shows all of it")
     lines.append(f"stays until {takers[ident]}" if ident in takers else "recent: no rule removes it yet")
     return "; ".join(lines)
 
@@ -120,13 +120,13 @@ def _event_seq(item: Item | None) -> int:
 
 def read_events_at(log: Log, seqs: Iterable[int]) -> Iterator[Event]:
     """Read the events with these seqs, neighboring ones in one read: the work grows with their number."""
-    wanted = deque(sorted({seq for seq in seqs if 1 <= seq <= log.head}))
-    while wanted:
-        for event in log.read(wanted[0]):
-            if event.seq == wanted[0]:
-                wanted.popleft()
+    queue = deque(sorted({seq for seq in seqs if 1 <= seq <= log.head}))
+    while queue:
+        for event in log.read(queue[0]):
+            if event.seq == queue[0]:
+                queue.popleft()
                 yield event
-            if not wanted or wanted[0] > event.seq + _MAX_GAP:
+            if not queue or queue[0] > event.seq + _MAX_GAP:
                 break
 
 
@@ -235,7 +235,7 @@ def measure_window_usage(
     size = session.tokens
     _assign_tokens(cells, view, size)
     _assign_prices(cells, session, size, model_overrides)
-    told = sorted(
+    entries = sorted(
         sorted((cell for cell in cells if cell.item), key=lambda cell: -cell.tokens)[:max_messages], key=_item_position
     )
     thresholds = list_thresholds(session)
@@ -246,10 +246,10 @@ def measure_window_usage(
         budget.capacity,
         count_roles(view),
         tuple(_sum_categories(cells)),
-        tuple(describe_messages(told, session)),
+        tuple(describe_messages(entries, session)),
         tuple(thresholds),
         find_next_threshold(thresholds),
-        view.message_count - len(told),
+        view.message_count - len(entries),
         session.window_is_assumed,
         _find_ignored_report(session),
     )
@@ -286,11 +286,11 @@ def _make_cells(view: View, parts: Mapping[str, int]) -> Iterator[_UsageCell]:
     """Yield the cells in the order of the request, because the provider's cache holds a prefix of it."""
     yield _UsageCell("framing", REQUEST_OVERHEAD)
     yield _UsageCell("tools", view.tools_tokens)
-    named = {name: tokens for name, tokens in parts.items() if tokens > 0} or {"system": 1}
-    split = split_by_weight(view.system_tokens, list(named.values()))
+    shares = {name: tokens for name, tokens in parts.items() if tokens > 0} or {"system": 1}
+    split = split_by_weight(view.system_tokens, list(shares.values()))
     yield from (
         _UsageCell(_PROMPT_PART_CATEGORIES.get(name, "system"), tokens)
-        for name, tokens in zip(named, split, strict=True)
+        for name, tokens in zip(shares, split, strict=True)
     )
     later = {item.message.id for item in view.items_after(view.usage.log_head)} if view.usage is not None else set()
     names: dict[str, str] = {}
@@ -357,7 +357,7 @@ def _sum_categories(cells: Iterable[_UsageCell]) -> Iterator[CategoryUsage]:
         messages = sum(cell.item is not None for cell in some)
         if not messages and not any(cell.tokens for cell in some):
             continue
-        sent = sum(cell.tokens for cell in some if not cell.is_new)
+        first_sent = sum(cell.tokens for cell in some if not cell.is_new)
         later = sum(cell.tokens for cell in some if cell.is_new)
         dollars = [cell.dollars for cell in some if cell.dollars is not None]
-        yield CategoryUsage(*key, messages, sent, later, sum(dollars) if len(dollars) == len(some) else None)
+        yield CategoryUsage(*key, messages, first_sent, later, sum(dollars) if len(dollars) == len(some) else None)

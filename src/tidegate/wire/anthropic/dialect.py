@@ -24,9 +24,8 @@ from tidegate.wire.anthropic.render import (
 from tidegate.wire.anthropic.stream import AnthropicAssembler, frames_from_body
 from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
 from tidegate.wire.anthropic.validate import AnthropicValidator
-from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
+from tidegate.wire.dialect import AnswerForm, Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.splicing.options import OutputLimit, read_marked_lifetime
-from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import INPUT_USAGE, bound_usage
 
 

@@ -15,16 +15,16 @@ _STOPS: Mapping[StopReason, str] = MappingProxyType(
 
 
 def _list_blocks(answer: ScriptedAnswer) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    blocks: list[JsonObject] = []
     if answer.thinking or answer.signature:
-        found.append({"type": "thinking", "thinking": answer.thinking, "signature": answer.signature})
+        blocks.append({"type": "thinking", "thinking": answer.thinking, "signature": answer.signature})
     if answer.text:
-        found.append({"type": "text", "text": answer.text})
-    found += [
+        blocks.append({"type": "text", "text": answer.text})
+    blocks += [
         {"type": "tool_use", "id": call.id, "name": call.name, "input": decode_object(call.arguments)}
         for call in answer.calls
     ]
-    return found
+    return blocks
 
 
 def encode_body(answer: ScriptedAnswer) -> JsonObject:

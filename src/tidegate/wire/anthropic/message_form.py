@@ -13,8 +13,8 @@ _encode = msgspec.json.encode
 
 
 def _encode_result(result: Result, _: JsonObject) -> bytes:
-    found: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
-    return _encode(found | {"content": join_result_text(result), "is_error": result.error})
+    block: dict[str, object] = {"type": "tool_result", "tool_use_id": result.call_id}
+    return _encode(block | {"content": join_result_text(result), "is_error": result.error})
 
 
 def _encode_hidden_result(result: HiddenResult) -> bytes:

@@ -26,12 +26,12 @@ _MAX_KNOWN: Final = 256
 
 def _parse_name(model: str) -> tuple[str, tuple[int, int]]:
     """The family and version in a model's name, also in the names of other clouds (`us.anthropic.claude-...`)."""
-    found = _NAME.search(model.lower())
-    if found is None:
+    match = _NAME.search(model.lower())
+    if match is None:
         return "", _NEWEST
-    if found["old"]:
-        return "", (int(found["old"]), int(found["old_minor"] or 0))
-    return found["family"], (int(found["major"]), int(found["minor"] or 0))
+    if match["old"]:
+        return "", (int(match["old"]), int(match["old_minor"] or 0))
+    return match["family"], (int(match["major"]), int(match["minor"] or 0))
 
 
 @lru_cache(_MAX_KNOWN)

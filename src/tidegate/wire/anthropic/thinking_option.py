@@ -45,9 +45,9 @@ class AnthropicThinking(ThinkingOption):
         option = text[member.value : member.end] if member else b""
         if member is None or option[:1] != b"{":
             return text
-        known = find_members(option)
-        kind = option[known["type"].value : known["type"].end] if "type" in known else b""
-        if kind not in (b'"adaptive"', b'"enabled"') or "block_binding" in known:
+        members = find_members(option)
+        kind = option[members["type"].value : members["type"].end] if "type" in members else b""
+        if kind not in (b'"adaptive"', b'"enabled"') or "block_binding" in members:
             return text
         asking = option[:-1].rstrip() + b',"block_binding":{"prefix_mismatch_behavior":"drop_block"}}'
         return text[: member.value] + asking + text[member.end :]

@@ -278,7 +278,7 @@ class AnthropicValidator(MessageListValidator):
         self._served = frozenset()
 
     def _unanswered(self) -> Iterator[RequestFault]:
-        missing = ", ".join(key[:80] for key, answered in self._uses.items() if not answered)
+        missing = ", ".join(key[:80] for key, has_result in self._uses.items() if not has_result)
         if missing:
             yield self._fault("unanswered", f"messages.{self._uses_at}", at=self._uses_at, key=missing)
 

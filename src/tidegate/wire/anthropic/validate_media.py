@@ -103,8 +103,8 @@ class MediaTally(ForkableState):
         if document:
             return
         if source.get("media_type") not in _IMAGE_TYPES:
-            known = ", ".join(f"'{one}'" for one in _IMAGE_TYPES)
-            yield RequestFault("AN15", f"{where}.media_type: Input should be {known}", where)
+            types = ", ".join(f"'{one}'" for one in _IMAGE_TYPES)
+            yield RequestFault("AN15", f"{where}.media_type: Input should be {types}", where)
         if len(data) > _MAX_IMAGE_CHARS:
             text = f"image exceeds 5 MB maximum: {len(data)} bytes > {_MAX_IMAGE_CHARS} bytes"
             yield RequestFault("AN15", f"{where}: {text}", where)

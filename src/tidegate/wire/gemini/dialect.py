@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from tidegate.core.usage import Usage
-from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
+from tidegate.wire.dialect import AnswerForm, Dialect, Endpoint, MessageMarks, RequestPaths, Vendor
 from tidegate.wire.gemini.client_request import read_gemini, to_gemini_client_messages
 from tidegate.wire.gemini.encode import encode_body, encode_frames
 from tidegate.wire.gemini.merge import GeminiMerger
@@ -20,7 +20,6 @@ from tidegate.wire.gemini.render import (
 from tidegate.wire.gemini.stream import GeminiAssembler, frames_from_body
 from tidegate.wire.gemini.validate import GeminiValidator
 from tidegate.wire.splicing.options import OutputLimit
-from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import UsageForm, read_count
 from tidegate.wire.validation.faults import ValidationProfile
 

@@ -16,11 +16,11 @@ _STOPS: Mapping[StopReason, str] = MappingProxyType(
 
 
 def _encode_candidate(answer: ScriptedAnswer, parts: list[JsonObject], last: bool) -> JsonObject:
-    found: JsonObject = {"content": {"role": "model", "parts": parts}, "index": 0}
-    body: JsonObject = {"candidates": [found], "modelVersion": answer.model}
+    candidate: JsonObject = {"content": {"role": "model", "parts": parts}, "index": 0}
+    body: JsonObject = {"candidates": [candidate], "modelVersion": answer.model}
     if not last:
         return body
-    found["finishReason"] = _STOPS.get(answer.effective_stop, "STOP")
+    candidate["finishReason"] = _STOPS.get(answer.effective_stop, "STOP")
     if answer.usage:
         body["usageMetadata"] = {
             "promptTokenCount": answer.usage.input_tokens,

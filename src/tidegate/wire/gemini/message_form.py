@@ -17,10 +17,10 @@ _encode = msgspec.json.encode
 def _encode_result(result: Result, call_block: JsonObject) -> bytes:
     """A response with the name of its call, and with the id that the client gave the call, if it did."""
     call = call_block.get("functionCall", call_block.get("function_call"))
-    found: dict[str, object] = {"name": result.call_id, "response": wrap_result(result)}
+    response: dict[str, object] = {"name": result.call_id, "response": wrap_result(result)}
     if isinstance(call, dict):
-        found |= {key: call[key] for key in ("id", "name") if isinstance(call.get(key), str)}
-    return _encode({"functionResponse": found})
+        response |= {key: call[key] for key in ("id", "name") if isinstance(call.get(key), str)}
+    return _encode({"functionResponse": response})
 
 
 def _encode_hidden_result(result: HiddenResult) -> bytes:

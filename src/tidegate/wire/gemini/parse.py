@@ -54,9 +54,9 @@ def _read_content(obj: object, pending: list[Call]) -> list[Message]:
 def read_model_part(part: JsonObject) -> Part:
     signature = read_optional_text(get_field(part, "thoughtSignature"), "A thoughtSignature")
     signature = "" if signature == SIGNATURE_PLACEHOLDER else signature
-    called = get_field(part, "functionCall")
-    if called is not None:
-        call = require_object(called, "A functionCall")
+    function_call = get_field(part, "functionCall")
+    if function_call is not None:
+        call = require_object(function_call, "A functionCall")
         name = require_field(call, "name", "A functionCall")
         call_id = read_optional_text(call.get("id"), "The id of a functionCall") or name
         return Call(call_id, name, read_call_arguments(call.get("args")), signature)
@@ -87,10 +87,10 @@ def read_response(part: JsonObject, pending: list[Call]) -> Message:
     response_part = require_object(get_field(part, "functionResponse"), "A functionResponse")
     name = require_field(response_part, "name", "A functionResponse")
     call_id = read_optional_text(response_part.get("id"), "The id of a functionResponse")
-    answered = next((call for call in pending if call_id == call.id or (not call_id and call.name == name)), None)
-    if answered is not None:
-        pending.remove(answered)
-        call_id = answered.id
+    match = next((call for call in pending if call_id == call.id or (not call_id and call.name == name)), None)
+    if match is not None:
+        pending.remove(match)
+        call_id = match.id
     response = response_part.get("response")
     parts: list[Part] = []
     error = False

@@ -5,7 +5,7 @@ from typing import Final
 
 from tidegate.core.messages import Tool
 from tidegate.core.usage import Usage
-from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, Vendor, use_strict_profile
+from tidegate.wire.dialect import AnswerForm, Dialect, Endpoint, MessageMarks, RequestPaths, Vendor, use_strict_profile
 from tidegate.wire.openai_chat.client_request import read_openai_chat
 from tidegate.wire.openai_chat.encode import encode_body, encode_frames
 from tidegate.wire.openai_chat.merge import ChatMerger
@@ -16,15 +16,14 @@ from tidegate.wire.openai_chat.stream import ChatAssembler, frames_from_body
 from tidegate.wire.openai_chat.validate import ChatValidator
 from tidegate.wire.rendering.blocks import DialectCapabilities, JsonObject, LayoutBlock, RequestOptions
 from tidegate.wire.splicing.options import OutputLimit, read_requested_lifetime
-from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import UsageForm, read_count, read_details
 from tidegate.wire.validation.faults import ValidationProfile
 
 
 def _read_usage(usage: Mapping[str, object]) -> Usage:
     details = read_details(usage, "prompt_tokens_details")
-    cached, written = read_count(details, "cached_tokens"), read_count(details, "cache_write_tokens")
-    return Usage(read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens"), cached, written)
+    cached, cache_write = read_count(details, "cached_tokens"), read_count(details, "cache_write_tokens")
+    return Usage(read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens"), cached, cache_write)
 
 
 CHAT_USAGE: Final = UsageForm(("prompt_tokens", "completion_tokens"), _read_usage)

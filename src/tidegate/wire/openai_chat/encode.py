@@ -15,12 +15,12 @@ _STOPS: Mapping[StopReason, str] = MappingProxyType(
 
 def _encode_usage(usage: Usage) -> JsonObject:
     total = usage.input_tokens + usage.output_tokens
-    found: JsonObject = {
+    report: JsonObject = {
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
         "total_tokens": total,
     }
-    return {**found, "prompt_tokens_details": {"cached_tokens": usage.cache_read}}
+    return {**report, "prompt_tokens_details": {"cached_tokens": usage.cache_read}}
 
 
 def encode_frames(answer: ScriptedAnswer) -> Iterator[JsonObject]:
@@ -57,10 +57,10 @@ def encode_body(answer: ScriptedAnswer) -> JsonObject:
             for call in answer.calls
         ]
     choice = {"index": 0, "message": message, "finish_reason": _STOPS.get(answer.effective_stop, "stop")}
-    found: JsonObject = {
+    body: JsonObject = {
         "id": f"chatcmpl-{answer.number}",
         "object": "chat.completion",
         "created": 0,
         "model": answer.model,
     }
-    return {**found, "choices": [choice], **({"usage": _encode_usage(answer.usage)} if answer.usage else {})}
+    return {**body, "choices": [choice], **({"usage": _encode_usage(answer.usage)} if answer.usage else {})}

@@ -32,23 +32,23 @@ class ChatForm(MessageForm):
 
     def join_items(self, run: Sequence[OutputItem]) -> list[OutputItem]:
         """The items as one. Nothing is joined to an answer with calls."""
-        joined: list[list[OutputItem]] = [[]]
+        groups: list[list[OutputItem]] = [[]]
         for item in run:
-            joined[-1].append(item)
+            groups[-1].append(item)
             if item is not run[-1] and item.role != "user" and "tool_calls" in find_members(item.text):
-                joined.append([])
-        return [self._join_contents(items) if len(items) > 1 else items[0] for items in joined]
+                groups.append([])
+        return [self._join_contents(items) if len(items) > 1 else items[0] for items in groups]
 
     def _join_contents(self, items: Sequence[OutputItem]) -> OutputItem:
         """The last item with the contents of all: a text, or a list if one of them is a list."""
         contents = [read_content(each.text) for each in items]
         start = list(takewhile(lambda content: isinstance(content, str | None), contents))
-        said = "\n\n".join(content for content in start if isinstance(content, str) and content)
+        text = "\n\n".join(content for content in start if isinstance(content, str) and content)
         if len(start) == len(items):
-            value = _encode(said)
+            value = _encode(text)
         else:
             blocks = [block for each in items[len(start) :] for block in self.blocks_of(each.text)]
-            value = b"[" + b",".join([*([self.encode_text_block(said)] if said else []), *blocks]) + b"]"
+            value = b"[" + b",".join([*([self.encode_text_block(text)] if text else []), *blocks]) + b"]"
         last = items[-1]
         return last._replace(text=replace_value(last.text, (self.blocks_key,), value))
 

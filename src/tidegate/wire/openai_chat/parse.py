@@ -42,10 +42,10 @@ def recognize_body(body: Mapping[str, object]) -> int:
 
 def parse_message(obj: object) -> list[Message]:
     message = require_object(obj, "A message")
-    given = message.get("role")
-    role = _ROLES.get(given) if isinstance(given, str) else None
+    raw_role = message.get("role")
+    role = _ROLES.get(raw_role) if isinstance(raw_role, str) else None
     if role is None:
-        label = abbreviate_value(given)
+        label = abbreviate_value(raw_role)
         raise_bad_input(f"The role '{label}' is unknown.", "Use system, developer, user, assistant or tool.")
     content = read_parts(message.get("content"), f"the {role} message", read_part)
     if role == "tool":

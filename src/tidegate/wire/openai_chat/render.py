@@ -54,12 +54,12 @@ def render_leading_messages(system: str) -> list[JsonObject]:
 def render_block(block: LayoutBlock, options: RequestOptions) -> list[JsonObject]:
     if block.side == "assistant":
         return [_render_assistant(block)]
-    found: list[JsonObject] = [
+    messages: list[JsonObject] = [
         {"role": "tool", "tool_call_id": answer.id, "content": _join_texts(answer.parts)} for answer in block.answers
     ]
     if block.parts:
-        found.append({"role": "user", "content": _render_content(block.parts)})
-    return found
+        messages.append({"role": "user", "content": _render_content(block.parts)})
+    return messages
 
 
 def _render_assistant(block: LayoutBlock) -> JsonObject:
@@ -81,13 +81,13 @@ def _join_texts(parts: Iterable[Part]) -> str:
 def _render_content(parts: Sequence[Part]) -> str | list[JsonObject]:
     if not any(isinstance(part, Image) for part in parts):
         return _join_texts(parts)
-    found: list[JsonObject] = []
+    content: list[JsonObject] = []
     for part in parts:
         if isinstance(part, Text):
-            found.append({"type": "text", "text": part.text})
+            content.append({"type": "text", "text": part.text})
         elif isinstance(part, Image):
-            found.append({"type": "image_url", "image_url": {"url": build_data_url(part)}})
-    return found
+            content.append({"type": "image_url", "image_url": {"url": build_data_url(part)}})
+    return content
 
 
 def build_data_url(image: Image) -> str:

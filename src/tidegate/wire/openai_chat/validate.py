@@ -128,7 +128,7 @@ class ChatValidator(MessageListValidator):
         if self._calls is None or all(self._calls.values()):
             return
         where = f"messages[{self._calls_at}].tool_calls"
-        missing = ", ".join(key[:80] for key, answered in self._calls.items() if not answered)
+        missing = ", ".join(key[:80] for key, has_result in self._calls.items() if not has_result)
         if (wording := self._profile.chat.result_count) or (wording := self._profile.chat.result_order):
             yield RequestFault(wording.rule, wording.text, where)
         else:
@@ -144,7 +144,7 @@ class ChatValidator(MessageListValidator):
         self._id(key, where)
         calls, demands = self._calls, self._profile.chat
         if calls is not None and calls.get(key) is False:
-            if demands.result_order and next(one for one, answered in calls.items() if not answered) != key:
+            if demands.result_order and next(one for one, has_result in calls.items() if not has_result) != key:
                 self._demand(demands.result_order, where)
             calls[key] = True
         elif wording := demands.result_order or demands.known_result:

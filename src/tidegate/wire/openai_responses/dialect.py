@@ -1,6 +1,6 @@
 """The OpenAI Responses dialect."""
 
-from tidegate.wire.dialect import Dialect, Endpoint, MessageMarks, RequestPaths, StoredAnswers
+from tidegate.wire.dialect import AnswerForm, Dialect, Endpoint, MessageMarks, RequestPaths, StoredAnswers
 from tidegate.wire.openai_responses.client_request import read_openai_responses
 from tidegate.wire.openai_responses.encode import encode_body, encode_frames
 from tidegate.wire.openai_responses.merge import ResponsesMerger
@@ -19,7 +19,6 @@ from tidegate.wire.openai_responses.stored_state import (
 from tidegate.wire.openai_responses.stream import ResponsesAssembler, frames_from_body
 from tidegate.wire.openai_responses.validate import ResponsesValidator
 from tidegate.wire.splicing.options import OutputLimit, read_requested_lifetime
-from tidegate.wire.streaming.answer_form import AnswerForm
 from tidegate.wire.usage import INPUT_USAGE
 
 DIALECT = Dialect(

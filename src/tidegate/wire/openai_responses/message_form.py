@@ -25,8 +25,8 @@ class ResponsesForm(MessageForm):
     text_type = "input_text"
     joins_user_text = False
 
-    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
-        return self.write_view(items, shown)  # in any order of sides
+    def write(self, items: ItemTexts, view: Sequence[ShownUnit], first: int) -> list[OutputItem]:
+        return self.write_view(items, view)  # in any order of sides
 
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
         kind = "output_text" if role == "assistant" else "input_text"

@@ -112,10 +112,10 @@ def _is_summary(part: object) -> bool:
 
 
 def _render_parts(parts: Iterable[Part]) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    content: list[JsonObject] = []
     for part in parts:
         if isinstance(part, Text):
-            found.append({"type": "input_text", "text": part.text})
+            content.append({"type": "input_text", "text": part.text})
         elif isinstance(part, Image):
-            found.append({"type": "input_image", "image_url": build_data_url(part), "detail": "auto"})
-    return found
+            content.append({"type": "input_image", "image_url": build_data_url(part), "detail": "auto"})
+    return content

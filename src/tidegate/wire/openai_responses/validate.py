@@ -92,12 +92,12 @@ class ResponsesValidator(MessageListValidator):
         if not isinstance(kind, str):
             self._add("SHAPE", wrong_type_text(f"{where}.type", "a string", kind), where)
             return
-        spoken = (
+        is_from_model = (
             kind in _OUTPUTS or kind in _SERVER_CALL_TYPES or (kind == "message" and item.get("role") == "assistant")
         )
-        self._run(kind, spoken, item, where)
+        self._run(kind, is_from_model, item, where)
         if item.get("id") is not None:
-            self._id(item["id"], kind, spoken, where)
+            self._id(item["id"], kind, is_from_model, where)
         if kind == "message":
             self._message(item, where)
         elif kind in _OUTPUTS:
@@ -132,15 +132,15 @@ class ResponsesValidator(MessageListValidator):
             # content.
             self._add("OR5", f"{_NOT_STORED}reasoning: include 'reasoning.encrypted_content'.", "include")
 
-    def _run(self, kind: str, spoken: bool, item: dict[str, object], where: str) -> None:
+    def _run(self, kind: str, is_from_model: bool, item: dict[str, object], where: str) -> None:
         """OR1, OR3, OR4, OR10: the rules about adjacent items."""
-        begins = (spoken or kind == "reasoning") and not self._in_run
+        begins = (is_from_model or kind == "reasoning") and not self._in_run
         if begins:
             self._found.extend(self._unanswered(where))
             self._open.clear()
             self._reasoned = False
-        self._in_run = spoken or kind == "reasoning"
-        if self._reasoning and not spoken:
+        self._in_run = is_from_model or kind == "reasoning"
+        if self._reasoning and not is_from_model:
             self._add("OR10" if kind == "reasoning" else "OR3", _no_follower_text(self._reasoning), where)
         self._reasoning = ""
         if kind == "reasoning":
@@ -153,7 +153,7 @@ class ResponsesValidator(MessageListValidator):
             name = kind.removesuffix("_call").replace("_", " ")
             yield RequestFault("OR1", f"No tool output found for {name} call {key[:80]}.", where)
 
-    def _id(self, key: object, kind: str, spoken: bool, where: str) -> None:
+    def _id(self, key: object, kind: str, is_from_model: bool, where: str) -> None:
         place = f"{where}.id"
         if not isinstance(key, str):
             self._add("OR6", wrong_type_text(place, "a string", key), place)
@@ -169,7 +169,7 @@ class ResponsesValidator(MessageListValidator):
         elif not self._ids.add(key) or (self._chained and kind in _OUTPUTS):
             rule = "OR2" if self._chained and kind in _OUTPUTS else "OR6"  # the server has its calls already
             self._add(rule, f"Duplicate item found with id {key}. Remove duplicate items from your input.", place)
-        elif spoken and prefix and self._thinks and not self._reasoned:
+        elif is_from_model and prefix and self._thinks and not self._reasoned:
             needs = "preceding item of type 'reasoning'" if kind == "message" else "'reasoning' item"
             self._add("OR4", f"Item '{key}' of type '{kind}' was provided without its required {needs}.", where)
 

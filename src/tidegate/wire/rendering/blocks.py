@@ -63,8 +63,8 @@ class RequestOptions(msgspec.Struct, frozen=True):
 
     def sampling(self) -> JsonObject:
         """Return the sampling settings that are set; for the others the provider's defaults apply."""
-        wanted = {"temperature": self.temperature, "top_p": self.top_p}
-        return {name: value for name, value in wanted.items() if value is not None}
+        options = {"temperature": self.temperature, "top_p": self.top_p}
+        return {name: value for name, value in options.items() if value is not None}
 
 
 class CallSlot(NamedTuple):

@@ -38,16 +38,16 @@ def _short_digest(text: str, length: int) -> str:
     return "".join(letters)
 
 
-def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierRules, used: set[str]) -> str:
-    """Return the id of a call in this request and add it to `used`: no two calls of a request may share one."""
+def assign_call_id(call_id: str, message_id: str, index: int, shape: IdentifierRules, taken_ids: set[str]) -> str:
+    """Return the id of a call in this request and add it to `taken_ids`: no two calls of a request may share one."""
     candidate = call_id
-    if candidate in used or not shape.id_pattern.fullmatch(candidate):
+    if candidate in taken_ids or not shape.id_pattern.fullmatch(candidate):
         source = f"{message_id}\0{index}\0{call_id}"
         candidate = _short_digest(source, shape.id_length)
-        while candidate in used:
+        while candidate in taken_ids:
             source += "\0"
             candidate = _short_digest(source, shape.id_length)
-    used.add(candidate)
+    taken_ids.add(candidate)
     return candidate
 
 

@@ -98,16 +98,16 @@ def _images(parts: Sequence[Part]) -> Iterator[Image]:
 
 
 def _find_excess_images(pictures: Sequence[_CountedImage], bounds: ImageLimits) -> list[_CountedImage]:
-    out = [seen for seen in pictures if not seen.fit]
-    fitting = [seen for seen in pictures if seen.fit]
+    out = [picture for picture in pictures if not picture.fit]
+    fitting = [picture for picture in pictures if picture.fit]
     first = _round_excess(len(fitting), bounds.max_images)
-    weight = sum(seen.weight for seen in fitting[first:])
+    weight = sum(picture.weight for picture in fitting[first:])
     while weight > bounds.max_total_chars:
         weight -= fitting[first].weight
         first += 1
     out += fitting[:first]
     fitting = fitting[first:]
-    wide = [seen for seen in fitting if seen.edge > bounds.large_edge]
+    wide = [picture for picture in fitting if picture.edge > bounds.large_edge]
     return out + wide[: _round_excess(len(fitting), bounds.max_images_if_any_large)]
 
 

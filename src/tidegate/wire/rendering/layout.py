@@ -144,14 +144,14 @@ class Layout:
         if self._images is not None and self._images.update_omitted():
             firm = 0  # images that were laid out before are texts now
         old = self.blocks[firm:]
-        known = {block.key: block for block in old}
+        old_blocks = {block.key: block for block in old}
         del self.blocks[firm:]
         for place in range(firm, len(self._spans)):
             before = self._spans[place - 1].slots if place else ()
-            self.blocks.append(self._sealed(self._spans[place], before, known))
+            self.blocks.append(self._sealed(self._spans[place], before, old_blocks))
         if not self._spans or self._spans[-1].side == "assistant":
             before = self._spans[-1].slots if self._spans else ()
-            self.blocks.append(self._sealed(_Span("user", [], LAST_USER_FILLER), before, known))
+            self.blocks.append(self._sealed(_Span("user", [], LAST_USER_FILLER), before, old_blocks))
         same = firm
         for was, now in zip(old, self.blocks[firm:], strict=False):
             if was is not now:
@@ -208,23 +208,23 @@ class Layout:
     # --- laying out -----------------------------------------------------------------------------------------------
 
     def _sealed(
-        self, span: _Span, before: tuple[CallSlot, ...], known: dict[tuple[object, ...], LayoutBlock]
+        self, span: _Span, before: tuple[CallSlot, ...], old_blocks: dict[tuple[object, ...], LayoutBlock]
     ) -> LayoutBlock:
         out = self._images.omitted if self._images is not None else {}
         own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
         key = (span.filler, before if span.side == "user" else None, own)
-        if key in known:
-            return known[key]
+        if key in old_blocks:
+            return old_blocks[key]
         sources = tuple(entry.message for entry in span.entries)
         if span.side == "assistant":
             parts = tuple(part for entry in span.entries for part in self._assistant_parts(entry))
             return LayoutBlock(span.side, key, sources, parts)
         instructions: tuple[str, ...] = ()
-        spoken = sources
+        user_messages = sources
         if self._takes_instructions:
-            spoken = tuple(message for message in sources if not is_instruction(message))
+            user_messages = tuple(message for message in sources if not is_instruction(message))
             instructions = tuple(text_of(message) for message in sources if is_instruction(message))
-        parts, answers = self._lay_user(spoken, before)
+        parts, answers = self._lay_user(user_messages, before)
         if not parts and not answers:
             parts = (Text(span.filler or LAST_USER_FILLER),)
         return LayoutBlock(span.side, key, sources, parts, answers, instructions)
@@ -257,63 +257,67 @@ class Layout:
         """Order the answers like the calls. Ids may repeat in a group: the first answer to an id belongs to the
         first call with it.
         """
-        spoken: list[Part] = []
+        user_parts: list[Part] = []
         answers: list[CallAnswer | None] = [None] * len(before)
-        moved: list[list[Part]] = [[] for _ in before]
+        images_by_call: list[list[Part]] = [[] for _ in before]
         for source in sources:
             message = self._images.replace_omitted(source) if self._images is not None else source
-            said: list[Part] = []
+            texts: list[Part] = []
             for part in message.parts:
                 if isinstance(part, Result):
                     place = next((i for i, s in enumerate(before) if s.call_id == part.call_id and not answers[i]), -1)
                     if place < 0:
-                        said += _add_label(_RESULT_LABEL, self._user_parts(part.parts) or [Text(NO_OUTPUT_TEXT)])
+                        texts += _add_label(_RESULT_LABEL, self._user_parts(part.parts) or [Text(NO_OUTPUT_TEXT)])
                     else:
-                        answers[place] = self._answer(before[place], part, place, moved[place])
-            said += self._user_parts(part for part in message.parts if isinstance(part, Text | Image))
+                        answers[place] = self._answer(before[place], part, place, images_by_call[place])
+            texts += self._user_parts(part for part in message.parts if isinstance(part, Text | Image))
             if message.role == "system":
-                said = _add_label(_SYSTEM_LABEL, said)
-            elif not said and message.role == "user":
-                said = [Text(EMPTY_MESSAGE_TEXT)]
+                texts = _add_label(_SYSTEM_LABEL, texts)
+            elif not texts and message.role == "user":
+                texts = [Text(EMPTY_MESSAGE_TEXT)]
             if self._rules.joins_texts:
-                said = _join_text_parts(said, _SEPARATOR_CHARS if message.role == "user" else _LABELED_SEPARATOR_CHARS)
-            spoken += said
+                texts = _join_text_parts(
+                    texts, _SEPARATOR_CHARS if message.role == "user" else _LABELED_SEPARATOR_CHARS
+                )
+            user_parts += texts
         settled = tuple(
             answer or CallAnswer(slot.id, slot.name, (Text(NO_RESULT_TEXT),))
             for slot, answer in zip(before, answers, strict=True)
         )
-        return (*(part for parts in moved for part in parts), *spoken), settled
+        return (*(part for parts in images_by_call for part in parts), *user_parts), settled
 
     def _user_parts(self, parts: Iterable[Text | Image]) -> list[Part]:
-        found: list[Part] = []
+        parts_to_send: list[Part] = []
         for part in parts:
             if isinstance(part, Text):
                 if not is_blank(part.text):
-                    found.append(Text(part.text) if part.opaque else part)
+                    parts_to_send.append(Text(part.text) if part.opaque else part)
             else:
-                found.append(part if self._rules.user_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
-        return found
+                parts_to_send.append(part if self._rules.user_images and _has_pixels(part) else Text(IMAGE_PLACEHOLDER))
+        return parts_to_send
 
-    def _answer(self, slot: CallSlot, result: Result, place: int, moved: list[Part]) -> CallAnswer:
+    def _answer(self, slot: CallSlot, result: Result, place: int, images: list[Part]) -> CallAnswer:
         """Move the images of results after the results, under the number of their call, where a result may hold
         none.
         """
         parts = self._user_parts(result.parts)
-        kept: list[Text | Image] = []
+        content: list[Text | Image] = []
         for part in parts:
             if isinstance(part, Text) or (isinstance(part, Image) and self._rules.result_images):
-                kept.append(part)
+                content.append(part)
             else:
-                moved.append(part)
-        if moved:
-            moved.insert(0, Text(f"img {place + 1}"))
-        if not kept:
-            kept.append(Text("(img)" if moved else NO_OUTPUT_TEXT))
+                images.append(part)
+        if images:
+            images.insert(0, Text(f"img {place + 1}"))
+        if not content:
+            content.append(Text("(img)" if images else NO_OUTPUT_TEXT))
         if self._rules.joins_texts:
-            kept = [
-                Text(join_within_spare([part.text for part in kept if isinstance(part, Text)], RESULT_SEPARATOR_CHARS))
+            content = [
+                Text(
+                    join_within_spare([part.text for part in content if isinstance(part, Text)], RESULT_SEPARATOR_CHARS)
+                )
             ]
-        return CallAnswer(slot.id, slot.name, tuple(kept), result.error)
+        return CallAnswer(slot.id, slot.name, tuple(content), result.error)
 
 
 def _has_image(parts: Iterable[Part]) -> bool:

@@ -52,46 +52,46 @@ class BlockForm(MessageForm):
 
     def move_system_items(self, items: list[OutputItem]) -> list[OutputItem]:
         """A system message is the last item of the user's turn. One that an edit brought into it is moved behind it."""
-        found, held = list[OutputItem](), list[OutputItem]()
+        items_in_order, system_items = list[OutputItem](), list[OutputItem]()
         for item in items:
-            is_between = item.role == "system" and bool(found) and found[-1].role == "user"
+            is_between = item.role == "system" and bool(items_in_order) and items_in_order[-1].role == "user"
             if is_between:
-                held.append(item)
+                system_items.append(item)
                 continue
-            if item.role != "user" or (held and item.place == held[-1].place + 1):
-                found += held
-                held = []
-            found.append(item)
-        return found + held
+            if item.role != "user" or (system_items and item.place == system_items[-1].place + 1):
+                items_in_order += system_items
+                system_items = []
+            items_in_order.append(item)
+        return items_in_order + system_items
 
     def encode_text_block(self, text: str) -> bytes:
         return self._rules.encode_text(text)
 
     def encode_item(self, role: str, parts: Sequence[Text]) -> bytes:
-        written = self.assistant_role if role == "assistant" else role
-        return self._encode_blocks(written, [self.encode_text_block(part.text) for part in parts])
+        item_role = self.assistant_role if role == "assistant" else role
+        return self._encode_blocks(item_role, [self.encode_text_block(part.text) for part in parts])
 
     def _encode_blocks(self, role: str, blocks: Sequence[bytes]) -> bytes:
         return b'{"role":"%s","%s":[%s]}' % (role.encode(), self.blocks_key.encode(), b",".join(blocks))
 
-    def write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
-        found: list[OutputItem] = []
+    def write_units(self, items: ItemTexts, view: Sequence[ShownUnit]) -> list[OutputItem]:
+        output: list[OutputItem] = []
         caller: HostUnit | None = None
-        for place, group in groupby(shown, lambda each: each.unit.items[0] if each.unit else -1):
+        for place, group in groupby(view, lambda each: each.unit.items[0] if each.unit else -1):
             units = list(group)
             if place < 0:
-                found += [self._insert_after(each, caller, items) for each in units if each.message is not None]
+                output += [self._insert_after(each, caller, items) for each in units if each.message is not None]
                 continue
             caller = next((each.unit for each in units if each.unit and calls_of(each.unit.message)), caller)
             if item := self._write_item(items[place], place, units):
-                found.append(item)
-        return found
+                output.append(item)
+        return output
 
-    def _insert_after(self, shown: ShownUnit, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
+    def _insert_after(self, entry: ShownUnit, caller: HostUnit | None, items: ItemTexts) -> OutputItem:
         """A message of the engine. A result of one names the call as the client does, whose last calls are given."""
-        message = shown.message
+        message = entry.message
         assert message is not None
-        result, block = result_of(message), compaction_of(message) if shown.signed else None
+        result, block = result_of(message), compaction_of(message) if entry.signed else None
         if block is not None:
             role = self.assistant_role
             return OutputItem(role, self._encode_blocks(role, [block.block.encode()]))
@@ -107,38 +107,38 @@ class BlockForm(MessageForm):
                 return decode_object(list_blocks(items[origin.item], self.blocks_key)[origin.block].decode())
         return {}
 
-    def _write_item(self, text: bytes, place: int, shown: list[ShownUnit]) -> OutputItem | None:
+    def _write_item(self, text: bytes, place: int, entries: list[ShownUnit]) -> OutputItem | None:
         role = _role_of(text)
         member = find_members(text).get(self.blocks_key) if text.startswith(b"{") else None
         content = text[member.value : member.end] if member else b""
         if member is None or content[:1] != b"[":
-            new = shown[0].message
+            new = entries[0].message
             if new is not None and member is not None:
                 value = _encode("\n\n".join(part.text for part in new.parts if isinstance(part, Text)))
                 text = text[: member.value] + value + text[member.end :]
             return OutputItem(role, text, place)
         blocks = [content[element.start : element.end] for element in find_elements(content)]
-        written = [block for each in shown for block in self._write_blocks(blocks, each)]
-        if not written:
+        new_blocks = [block for each in entries for block in self._write_blocks(blocks, each)]
+        if not new_blocks:
             return None if blocks else OutputItem(role, text, place)
-        if written != blocks:
-            written = keep_marks(blocks, written)
-            text = text[: member.value] + rebuild_array(content, written) + text[member.end :]
+        if new_blocks != blocks:
+            new_blocks = keep_marks(blocks, new_blocks)
+            text = text[: member.value] + rebuild_array(content, new_blocks) + text[member.end :]
         return OutputItem(role, text, place)
 
-    def _write_blocks(self, blocks: list[bytes], shown: ShownUnit) -> list[bytes]:
-        unit, message = shown.unit, shown.message
+    def _write_blocks(self, blocks: list[bytes], entry: ShownUnit) -> list[bytes]:
+        unit, message = entry.unit, entry.message
         if unit is None:
             return []
         own = [(part, origin.block) for part, origin in zip(unit.message.parts, unit.origins, strict=False)]
         if message is None or not own:
-            kept = [blocks[block] for part, block in own if shown.signed or not self.is_bound(part)]
-            return kept if own else blocks
+            own_blocks = [blocks[block] for part, block in own if entry.signed or not self.is_bound(part)]
+            return own_blocks if own else blocks
         if unit.message.role == "tool":
             result = result_of(message)
             return [self.rewrite_result_block(blocks[own[0][1]], result, unit)] if result else []
         raw = [blocks[block] for _, block in own]
-        return self.match_blocks(raw, unit.message.parts, self._sendable(message.parts, shown.signed))
+        return self.match_blocks(raw, unit.message.parts, self._sendable(message.parts, entry.signed))
 
     def _sendable(self, parts: Sequence[Part], signed: bool) -> list[Part]:
         return [part for part in parts if signed or not self.is_bound(part)]
@@ -158,18 +158,18 @@ class BlockForm(MessageForm):
 
     def match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
         calls = [(part.id, block) for part, block in zip(old, blocks, strict=False) if isinstance(part, Call)]
-        changed = [part for part in new if isinstance(part, Call) and part not in old]
-        if not changed:
+        new_calls = [part for part in new if isinstance(part, Call) and part not in old]
+        if not new_calls:
             return super().match_blocks(blocks, old, new)
-        found: list[bytes] = []
+        output: list[bytes] = []
         for part in new:
-            if part in changed and isinstance(part, Call):
+            if part in new_calls and isinstance(part, Call):
                 block = next(block for ident, block in calls if ident == part.id)
                 calls.remove((part.id, block))
-                found.append(self.rewrite_call_block(block, part))
+                output.append(self.rewrite_call_block(block, part))
             else:
-                found += super().match_blocks(blocks, old, [part])
-        return found
+                output += super().match_blocks(blocks, old, [part])
+        return output
 
     def rewrite_call_block(self, block: bytes, call: Call) -> bytes:
         for path in self._rules.call_paths:
@@ -205,8 +205,8 @@ class BlockForm(MessageForm):
         group = items[unit.items[0]]
         item = group[-1]
         blocks = self._read_blocks(item)
-        placed = [PlacedPart(part, raw) for part, raw in zip(unit.message.parts, blocks, strict=False)]
-        arranged = arrange_parts(placed, answers, restores_thinking=True)
+        places = [PlacedPart(part, raw) for part, raw in zip(unit.message.parts, blocks, strict=False)]
+        arranged = arrange_parts(places, answers, restores_thinking=True)
         new: list[bytes] = []
         for answer, own in zip(answers[:-1], arranged[:-1], strict=True):
             new.append(self._encode_blocks(self.assistant_role, own))
@@ -258,8 +258,8 @@ def keep_marks(old: Sequence[bytes], new: list[bytes]) -> list[bytes]:
     if place is None or _KEY in find_members(new[place]):
         return new
     block = new[place].rstrip()
-    marked = block[:-1] + b"," + _QUOTED_KEY + b":" + marks[-1] + b"}"
-    return [*new[:place], marked, *new[place + 1 :]]
+    last_block = block[:-1] + b"," + _QUOTED_KEY + b":" + marks[-1] + b"}"
+    return [*new[:place], last_block, *new[place + 1 :]]
 
 
 def _find_marks(block: bytes) -> Iterator[bytes]:

@@ -82,20 +82,20 @@ class CallForm(NamedTuple):
         """An answer that can be sent back: calls of this tool lose arguments that are not an object or are too long."""
         if not self.calls_key:
             return [self._bound_call(message, name, most) for message in messages]
-        found: list[JsonObject] = []
+        output: list[JsonObject] = []
         for message in messages:
             listed = as_list(message.get(self.calls_key))
             calls = [self._bound_call(each, name, most) if isinstance(each, dict) else each for each in listed]
-            found.append({**message, self.calls_key: calls} if listed else message)
-        return found
+            output.append({**message, self.calls_key: calls} if listed else message)
+        return output
 
     def _bound_call(self, value: JsonObject, name: str, most: int) -> JsonObject:
         if self._name(value) != name:
             return value
         call = as_object(value[self.holder]) if self.holder else value
-        given = call.get(self.arguments_key)
-        text = given if self.arguments_are_text and isinstance(given, str) else _encode(given).decode()
-        if len(text) <= most and (given is None or is_object_text(text)):
+        arguments = call.get(self.arguments_key)
+        text = arguments if self.arguments_are_text and isinstance(arguments, str) else _encode(arguments).decode()
+        if len(text) <= most and (arguments is None or is_object_text(text)):
             return value
         bounded = {**call, self.arguments_key: "{}" if self.arguments_are_text else {}}
         return {**value, self.holder: bounded} if self.holder else bounded

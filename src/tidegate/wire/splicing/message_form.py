@@ -43,32 +43,32 @@ def join_result_text(result: Result) -> str:
     return "\n".join(part.text for part in result.parts if isinstance(part, Text)) or NO_OUTPUT_TEXT
 
 
-def _find_kept_runs(shown: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
+def _find_kept_runs(view: Sequence[ShownUnit]) -> Iterator[tuple[int, int]]:
     """Where at least three adjacent items of the client, each a unit of its own, are kept: start and end.
 
     A system message is in no run: an item of the user before it may be joined with one after it.
     """
     start, following = 0, -1
-    for number, each in enumerate(shown):
+    for number, each in enumerate(view):
         place = -1 if each.unit is not None and each.unit.message.role == "system" else each.kept_place
         if place < 0 or place != following:
             if number - start > 2 and following >= 0:
                 yield start, number
             start = number
         following = place + 1 if place >= 0 else -1
-    if len(shown) - start > 2 and following >= 0:
-        yield start, len(shown)
+    if len(view) - start > 2 and following >= 0:
+        yield start, len(view)
 
 
-def _find_cut(shown: Sequence[ShownUnit]) -> int:
+def _find_cut(view: Sequence[ShownUnit]) -> int:
     """The last kept answer that is not joined with what is before it; 0 if nothing before it is edited.
 
     What is before it is written without a look at what follows: an answer ends the place to which system messages are
     moved, and it is only joined with another answer. Two kept items are never joined.
     """
-    first_edit = next((place for place, each in enumerate(shown) if each.kept_place < 0), len(shown))
+    first_edit = next((place for place, each in enumerate(view) if each.kept_place < 0), len(view))
     return next(
-        (place for place in range(len(shown) - 1, first_edit, -1) if _begins_anew(*shown[place - 1 : place + 1])), 0
+        (place for place in range(len(view) - 1, first_edit, -1) if _begins_anew(*view[place - 1 : place + 1])), 0
     )
 
 
@@ -125,7 +125,7 @@ class MessageForm:
     def write_messages(
         self,
         body: bytes,
-        shown: Sequence[ShownUnit],
+        view: Sequence[ShownUnit],
         fixed_items: int = 0,
         items: ItemSpans | None = None,
         memo: WriteMemo | None = None,
@@ -137,60 +137,60 @@ class MessageForm:
         """
         member = find_members(body)[self.key] if not items else None
         if member is not None and body[member.value : member.value + 1] != b"[":  # a single text in place of a list
-            said = msgspec.json.decode(body[member.value : member.end], type=str)
-            body = body[: member.value] + b"[" + self.encode_item("user", [Text(said)]) + b"]" + body[member.end :]
-            shown = [show_unit(move_to_first_place(each.unit), each.message, each.signed) for each in shown]
+            text = msgspec.json.decode(body[member.value : member.end], type=str)
+            body = body[: member.value] + b"[" + self.encode_item("user", [Text(text)]) + b"]" + body[member.end :]
+            view = [show_unit(move_to_first_place(each.unit), each.message, each.signed) for each in view]
         items = items or find_items(body, self.key)
         if member is not None and not items:
-            written = self.write(ItemTexts(body, items), shown, 0)
-            return body[: member.value] + b"[" + b",".join(item.text for item in written) + b"]" + body[member.end :]
-        return join_items(body, items, self._write_list(body, items, shown, fixed_items, memo or WriteMemo()))
+            output = self.write(ItemTexts(body, items), view, 0)
+            return body[: member.value] + b"[" + b",".join(item.text for item in output) + b"]" + body[member.end :]
+        return join_items(body, items, self._write_list(body, items, view, fixed_items, memo or WriteMemo()))
 
     def _write_list(
-        self, body: bytes, items: ItemSpans, shown: Sequence[ShownUnit], fixed_items: int, memo: WriteMemo
+        self, body: bytes, items: ItemSpans, view: Sequence[ShownUnit], fixed_items: int, memo: WriteMemo
     ) -> list[OutputItem]:
         """The items to send. What was written before is one of them."""
         texts = ItemTexts(body, items)
-        known = memo.find(body, items, shown)
-        if known is None:
+        start_of_view = memo.find(body, items, view)
+        if start_of_view is None:
             start, first = 0, fixed_items
-            written = [OutputItem("", texts[place], place) for place in range(fixed_items)]
+            output = [OutputItem("", texts[place], place) for place in range(fixed_items)]
         else:
-            start, first = len(known.units), known.place
-            written = [OutputItem("", known.text, 0)]
-        cut = _find_cut(shown[start:]) + start
+            start, first = len(start_of_view.units), start_of_view.place
+            output = [OutputItem("", start_of_view.text, 0)]
+        cut = _find_cut(view[start:]) + start
         if cut > start:
-            written += self.write(texts, shown[start:cut], first)
-            start, first = cut, shown[cut].kept_place
-            memo.keep(body, items, shown[:cut], first, join_list(body, items, written))
-        return written + self.write(texts, shown[start:], first)
+            output += self.write(texts, view[start:cut], first)
+            start, first = cut, view[cut].kept_place
+            memo.keep(body, items, view[:cut], first, join_list(body, items, output))
+        return output + self.write(texts, view[start:], first)
 
     def encode_text_block(self, text: str) -> bytes:
         return _encode({"type": self.text_type, "text": text})
 
-    def write(self, items: ItemTexts, shown: Sequence[ShownUnit], first: int) -> list[OutputItem]:
-        found = self.write_view(items, shown)
-        is_start = bool(shown) and begins_with_block(shown[0])
-        if found and found[0].role == self.assistant_role and found[0].place != first and not is_start:
-            found.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
-        return self._join_adjacent(found)
+    def write(self, items: ItemTexts, view: Sequence[ShownUnit], first: int) -> list[OutputItem]:
+        output = self.write_view(items, view)
+        is_start = bool(view) and begins_with_block(view[0])
+        if output and output[0].role == self.assistant_role and output[0].place != first and not is_start:
+            output.insert(0, OutputItem("user", self.encode_item("user", [Text(FIRST_USER_FILLER)])))
+        return self._join_adjacent(output)
 
-    def write_view(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
+    def write_view(self, items: ItemTexts, view: Sequence[ShownUnit]) -> list[OutputItem]:
         """The items of a view. Kept ones between two other kept ones are copied at once: none of them is joined."""
-        found: list[OutputItem] = []
+        output: list[OutputItem] = []
         begin = 0  # of what is not written yet
-        for start, end in _find_kept_runs(shown):
-            first, last = shown[start + 1].unit, shown[end - 2].unit
+        for start, end in _find_kept_runs(view):
+            first, last = view[start + 1].unit, view[end - 2].unit
             assert first is not None
             assert last is not None
-            found += self.write_units(items, shown[begin : start + 1])
+            output += self.write_units(items, view[begin : start + 1])
             place = first.items[0]
-            found.append(OutputItem("", items.copy_run(place, last.items[-1]), place))
+            output.append(OutputItem("", items.copy_run(place, last.items[-1]), place))
             begin = end - 1
-        return found + self.write_units(items, shown[begin:])
+        return output + self.write_units(items, view[begin:])
 
-    def write_units(self, items: ItemTexts, shown: Sequence[ShownUnit]) -> list[OutputItem]:
-        return [item for each in shown for item in self._write_unit(items, each)]
+    def write_units(self, items: ItemTexts, view: Sequence[ShownUnit]) -> list[OutputItem]:
+        return [item for each in view for item in self._write_unit(items, each)]
 
     def _join_adjacent(self, items: list[OutputItem]) -> list[OutputItem]:
         """Join items of one side that an edit brought together: some servers want the sides to alternate."""
@@ -209,13 +209,13 @@ class MessageForm:
         return items
 
     def blocks_of(self, text: bytes) -> list[bytes]:
-        said = read_content(text, self.blocks_key)
-        if isinstance(said, list):
+        content = read_content(text, self.blocks_key)
+        if isinstance(content, list):
             return list_blocks(text, self.blocks_key)
-        return [self.encode_text_block(said)] if isinstance(said, str) and said else []
+        return [self.encode_text_block(content)] if isinstance(content, str) and content else []
 
-    def _write_unit(self, items: ItemTexts, shown: ShownUnit) -> Iterator[OutputItem]:
-        unit, message = shown.unit, shown.message
+    def _write_unit(self, items: ItemTexts, entry: ShownUnit) -> Iterator[OutputItem]:
+        unit, message = entry.unit, entry.message
         if unit is None:
             if message is not None:
                 yield self.insert_message(message)
@@ -245,8 +245,8 @@ class MessageForm:
 
     def encode_result_content(self, text: bytes, key: str, result: Result, old: Result | None) -> bytes:
         """The new content of a result: a text, or a list if it still has images and other content of the client."""
-        kept = [part for part in result.parts if isinstance(part, Image)]
-        if not kept or old is None:
+        images = [part for part in result.parts if isinstance(part, Image)]
+        if not images or old is None:
             return _encode(join_result_text(result))
         blocks = self.match_blocks(list_blocks(text, key), old.parts, result.parts)
         return b"[" + b",".join(blocks) + b"]"
@@ -266,20 +266,20 @@ class MessageForm:
     def match_blocks(self, blocks: Sequence[bytes], old: Sequence[Part], new: Sequence[Part]) -> list[bytes]:
         """The blocks for these parts: the client's own where a part is unchanged, else one with the new text."""
         unused = list(range(min(len(blocks), len(old))))
-        found: list[bytes] = []
+        output: list[bytes] = []
         for part in new:
             place = next((place for place in unused if old[place] == part), None)
             if place is not None:
                 unused.remove(place)
-                found.append(blocks[place])
+                output.append(blocks[place])
             elif isinstance(part, Text):
                 place = next((place for place in unused if isinstance(old[place], Text)), None)
                 if place is None:
-                    found.append(self.encode_text_block(part.text))
+                    output.append(self.encode_text_block(part.text))
                 else:  # the block goes on with another text, and keeps its marks
                     unused.remove(place)
-                    found.append(replace_value(blocks[place], ("text",), _encode(part.text)))
-        return found
+                    output.append(replace_value(blocks[place], ("text",), _encode(part.text)))
+        return output
 
     # --- hidden exchanges -----------------------------------------------------------------------------------------
 
@@ -329,11 +329,11 @@ class MessageForm:
         items[unit.items[0]][0:0] = self.encode_results(results)
 
 
-def begins_with_block(shown: ShownUnit) -> bool:
+def begins_with_block(entry: ShownUnit) -> bool:
     """Whether a unit is a compaction by the provider, which may come first."""
-    if shown.unit is not None:
-        return compacts_history(shown.unit.message)
-    return shown.signed and shown.message is not None and compacts_history(shown.message)
+    if entry.unit is not None:
+        return compacts_history(entry.unit.message)
+    return entry.signed and entry.message is not None and compacts_history(entry.message)
 
 
 def list_blocks(text: bytes, key: str) -> list[bytes]:

@@ -114,11 +114,11 @@ class ListText:
         if not items or end < start or edited[:start] != self.text[:start] or not edited.endswith(tail):
             return change(edited)
         head = edited[:start] + b"0" + tail
-        changed = change(head)
-        if changed == head:
+        new_head = change(head)
+        if new_head == head:
             return edited
-        place = find_items(changed, self.key)
-        return b"".join([changed[: place.starts[0]], memoryview(edited)[start:end], changed[place.ends[0] :]])
+        place = find_items(new_head, self.key)
+        return b"".join([new_head[: place.starts[0]], memoryview(edited)[start:end], new_head[place.ends[0] :]])
 
 
 @dataclass
@@ -141,20 +141,20 @@ def find_items(text: bytes, key: str) -> ItemSpans:
     """Where the items of the list under this key are in the text; nowhere if it is not a list."""
     member = find_members(text).get(key)
     listed = text[member.value : member.end] if member else b""
-    found = _find_spans(listed) if listed[:1] == b"[" else _NO_ITEMS
-    return _NO_ITEMS.continue_with(0, found, member.value if member else 0)
+    spans = _find_spans(listed) if listed[:1] == b"[" else _NO_ITEMS
+    return _NO_ITEMS.continue_with(0, spans, member.value if member else 0)
 
 
 def _find_spans(listed: bytes) -> ItemSpans:
-    found = find_elements(listed)
-    return ItemSpans(array("q", [each.start for each in found]), array("q", [each.end for each in found]))
+    elements = find_elements(listed)
+    return ItemSpans(array("q", [each.start for each in elements]), array("q", [each.end for each in elements]))
 
 
 def decode_request(text: bytes, key: str, last: RequestText | None = None) -> RequestText | None:
     """Decode a request with the help of the last one; None if it is not a JSON object."""
-    found = _decode_rest(text, last) if last is not None and last.key == key else None
-    if found is not None:
-        return found
+    continued_request = _decode_rest(text, last) if last is not None and last.key == key else None
+    if continued_request is not None:
+        return continued_request
     body = _decode_object(text)
     return None if body is None else RequestText(ListText(text, key), body)
 
@@ -173,27 +173,27 @@ def _decode_rest(text: bytes, last: RequestText) -> RequestText | None:
     if 2 * same < len(last.text):
         return None
     try:
-        known = last.listed.list_items()
-        count = bisect_left(known.ends, same)  # what follows an item must be the same, too
+        old_spans = last.listed.list_items()
+        count = bisect_left(old_spans.ends, same)  # what follows an item must be the same, too
         if not count:
             return None
-        place = _find_next_item(text, known.ends[count - 1])
-        tail = last.text[known.ends[-1] :]
+        place = _find_next_item(text, old_spans.ends[count - 1])
+        tail = last.text[old_spans.ends[-1] :]
         if text.endswith(tail) and place <= len(text) - len(tail):  # what is around the list is the same
             before, rest = b"[", b"[" + text[place : len(text) - len(tail)] + b"]"
-            body, added, items = dict(last.body), _decode_list(rest), _find_spans(rest)
+            body, new_items, items = dict(last.body), _decode_list(rest), _find_spans(rest)
         else:
-            before = text[: known.starts[0]]
+            before = text[: old_spans.starts[0]]
             rest = before + text[place:]
             body = _decode_object(rest) or {}
-            added, items = body.get(last.key), find_items(rest, last.key)
+            new_items, items = body.get(last.key), find_items(rest, last.key)
     except BadInput:
         return None
     first = last.body.get(last.key)
-    if not isinstance(first, list) or not isinstance(added, list):
+    if not isinstance(first, list) or not isinstance(new_items, list):
         return None
-    body[last.key] = first[:count] + added
-    return RequestText(ListText(text, last.key, known.continue_with(count, items, place - len(before))), body)
+    body[last.key] = first[:count] + new_items
+    return RequestText(ListText(text, last.key, old_spans.continue_with(count, items, place - len(before))), body)
 
 
 def _decode_list(text: bytes) -> object:
@@ -230,20 +230,20 @@ def count_common_bytes(first: bytes, second: bytes) -> int:
     return min(place, size)
 
 
-def join_items(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> bytes:
+def join_items(text: bytes, items: ItemSpans, output: Sequence[OutputItem]) -> bytes:
     """The text with other items in its list. The spaces between items stay."""
-    return b"".join([text[: items.starts[0]], *_space_items(text, items, written), text[items.ends[-1] :]])
+    return b"".join([text[: items.starts[0]], *_space_items(text, items, output), text[items.ends[-1] :]])
 
 
-def join_list(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> bytes:
+def join_list(text: bytes, items: ItemSpans, output: Sequence[OutputItem]) -> bytes:
     """The items of such a list, with the spaces between them."""
-    return b"".join(_space_items(text, items, written))
+    return b"".join(_space_items(text, items, output))
 
 
-def _space_items(text: bytes, items: ItemSpans, written: Sequence[OutputItem]) -> Iterator[bytes]:
+def _space_items(text: bytes, items: ItemSpans, output: Sequence[OutputItem]) -> Iterator[bytes]:
     starts, ends = items.starts, items.ends
     gap = text[ends[0] : starts[1]] if len(items) > 1 else b","
-    for number, item in enumerate(written):
+    for number, item in enumerate(output):
         if number:
             yield text[ends[item.place - 1] : starts[item.place]] if item.place > 0 else gap
         yield item.text

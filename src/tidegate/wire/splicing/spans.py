@@ -92,14 +92,14 @@ def remove_member(text: bytes, key: str) -> bytes:
     members = find_members(text)
     if key not in members:
         return text
-    gone = members.pop(key)
-    if text[gone.start : gone.value].lstrip().startswith(b","):
-        return text[: gone.start] + text[gone.end :]
-    following = min((member.start for member in members.values() if member.start >= gone.end), default=None)
+    target = members.pop(key)
+    if text[target.start : target.value].lstrip().startswith(b","):
+        return text[: target.start] + text[target.end :]
+    following = min((member.start for member in members.values() if member.start >= target.end), default=None)
     if following is None:
-        return text[: gone.start] + text[gone.end :]
-    comma = text.index(b",", gone.end)
-    return text[: gone.start] + text[comma + 1 :]
+        return text[: target.start] + text[target.end :]
+    comma = text.index(b",", target.end)
+    return text[: target.start] + text[comma + 1 :]
 
 
 def rebuild_array(text: bytes, elements: list[bytes]) -> bytes:

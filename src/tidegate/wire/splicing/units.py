@@ -101,14 +101,14 @@ def read_tool_result(call_id: object, content: object, read: PartReader, error: 
 
 def read_tool_list(tools: object, read: Callable[[object], Sequence[Tool]]) -> tuple[Tool, ...]:
     """The tools, for their size and for people. One of an unknown kind is named by its type."""
-    found: list[Tool] = []
+    definitions: list[Tool] = []
     for value in tools if isinstance(tools, list) else []:
         try:
-            found += read(value)
+            definitions += read(value)
         except BadInput:
             kind = value.get("name") or value.get("type") if isinstance(value, dict) else ""
-            found.append(Tool(repair_unicode(str(kind or "tool"))[:200], "", encode_json_text(value)))
-    return tuple(found)
+            definitions.append(Tool(repair_unicode(str(kind or "tool"))[:200], "", encode_json_text(value)))
+    return tuple(definitions)
 
 
 def read_system_text(value: object, read: PartReader) -> str:
@@ -170,8 +170,8 @@ def read_file_data(data: str) -> Image:
 
 def list_items(body: JsonObject, key: str) -> list[object]:
     """A list of the request; empty if it is none."""
-    found = body.get(key)
-    return found if isinstance(found, list) else []
+    value = body.get(key)
+    return value if isinstance(value, list) else []
 
 
 def read_model_name(body: JsonObject) -> str:

@@ -66,9 +66,9 @@ class AnswerMerger:
         return self.hidden_calls > 0 and not self.visible_calls
 
     def sum_output(self, usage: object, key: str, total: str = "") -> JsonObject:
-        found = dict(as_object(usage))
+        total_usage = dict(as_object(usage))
         for each in filter(None, (key, total)):
-            count = found.get(each)
+            count = total_usage.get(each)
             if isinstance(count, int):
-                found[each] = count + self._earlier_output
-        return found
+                total_usage[each] = count + self._earlier_output
+        return total_usage

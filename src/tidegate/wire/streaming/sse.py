@@ -75,11 +75,11 @@ class SseReader:
 
     def _read_plain(self, data: bytes, start: int, frames: list[SseFrame]) -> int:
         """Read the plain events that begin here. Return where the first other one begins."""
-        while (found := _PLAIN_EVENT.match(data, start)) is not None and found.end() - start <= self._longest:
+        while (match := _PLAIN_EVENT.match(data, start)) is not None and match.end() - start <= self._longest:
             self._started = True
-            name, text = found.groups(b"")
+            name, text = match.groups(b"")
             frames.append(SseFrame(name.decode("utf-8", "replace"), text.decode("utf-8", "replace")))
-            start = found.end()
+            start = match.end()
             self.ends.append(start)
         return start
 
