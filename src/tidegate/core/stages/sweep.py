@@ -26,6 +26,7 @@ from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
 from tidegate.core.messages import (
     CLIENT_NOTE,
     NOTE,
+    STATE_NOTE,
     MarkedText,
     Message,
     Part,
@@ -42,12 +43,16 @@ from tidegate.core.recognition.documents import find_rule_sections, instructions
 from tidegate.core.stages.guard import squeeze_group
 from tidegate.core.stages.notices import HINT_PREFIX
 from tidegate.core.stages.view_draft import ViewDraft
+from tidegate.core.state_note.note import newest_state_note
+from tidegate.core.state_note.originals import changes_of
+from tidegate.core.state_note.passages import list_outdated
 from tidegate.core.sweep.choice import Appraisal, Choice, Kept
 from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import (
     describe_group,
     describe_remarks,
+    find_failed_calls,
     groups_of_note,
     is_group_note,
     is_quoted,
@@ -209,6 +214,10 @@ class _Sweep:
         self.draft = ViewDraft(view, budget)
         self.notes: list[Insert] = []
         self.chosen = Choice({}, 0.0, 0.0)
+        shown = [text_of(item.message) for item in view.items if item.message.kind == STATE_NOTE]
+        note = newest_state_note(view) if shown else None
+        self._shown_note = shown[-1] if shown else ""
+        self._passages = note.passages if note else ()
         self._said: dict[int, str] = {}  # the line for each group of calls or answer
         self._remarks: dict[int, list[str]] = {}  # the lines for what was said beside the calls of a group
         self._notes: dict[int, list[str]] = {}  # the lines of each earlier note
@@ -219,7 +228,7 @@ class _Sweep:
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
-                self._said[number] = describe_group(units[number])
+                self._said[number] = describe_group(units[number]) + self._tell_outdated(units[number])
                 self._remarks[number] = describe_remarks(units[number])
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
@@ -229,6 +238,14 @@ class _Sweep:
             line for group in (*self._remarks.values(), *self._notes.values()) for line in group if is_remark(line)
         ]
         self._remark_tokens = {line: budget.counter.count_text(line) + 1 for line in lines}
+
+    def _tell_outdated(self, unit: Group) -> str:
+        """Which passages of the shown state note this work changed. The note stays as it is, and the change leaves."""
+        if not self._shown_note:
+            return ""
+        changes = changes_of(unit.items[0].message, find_failed_calls(unit))
+        outdated = list_outdated(self._passages, self._shown_note, changes)
+        return f"; the passage of {', '.join(outdated)} in the state note is older" if outdated else ""
 
     def _find_last_answer(self) -> int:
         """The answer that the newest request may refer to, if it would leave; -1 if there is none."""

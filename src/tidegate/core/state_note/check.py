@@ -45,6 +45,7 @@ _EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,4}$")
 _COUNT: Final = re.compile(r"(?<![\w.])(\d[\d,]*) (?:more |other |further )?(?:lines?|rows|characters|chars)\b")
 """What a notice of tidegate says about a result: it is in no message, but can be counted."""
 _CALL: Final = re.compile(r"[\w$.:#]+\(([\w$.,:*&?=\[\]{} -]*)\)")
+_PLACE: Final = re.compile(r"([\w./@-]+\.\w{1,8}):(\d+(?:[-–,:]\d+)*)")
 _NUMBER_OF: Final = re.compile(r"(?:\b(?:PR|MR|issue|pull request|ticket)\s#?|#)(\d+)\b", re.I)
 _MIN_QUOTE_WORDS: Final = 2
 _MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
@@ -182,6 +183,8 @@ def _find_missing_code(plain: str, near: str, near_words: frozenset[str], origin
             continue
         if _is_composed(text.removesuffix("()"), near_words, originals) or _is_signature(text, originals):
             continue
+        if _is_known_place(text, near_text or originals.folded_text, near_words, originals):
+            continue
         if not _COMMAND_WORDS.search(text) or not _consists_of_known(text, originals):
             missing.append(f"`{text[:80]}`")
     return missing
@@ -203,6 +206,16 @@ def _is_signature(text: str, originals: Originals) -> bool:
         and not re.search(r"\d{2}|--", match[1] if match else "")
         and all(name in originals.words for name in names)
     )
+
+
+def _is_known_place(text: str, near_text: str, near_words: frozenset[str], originals: Originals) -> bool:
+    """Whether it is a known file with line numbers that the cited messages have: `sts/sts.go:176-183`."""
+    match = _PLACE.fullmatch(text)
+    if match is None:
+        return False
+    file, numbers = match[1], re.findall(r"\d+", match[2])
+    is_known = file in near_text or file in originals.folded_text or _is_composed(file, near_words, originals)
+    return is_known and all(re.search(rf"(?<!\d){number}(?!\d)", near_text) for number in numbers)
 
 
 def _is_composed(text: str, near_words: frozenset[str], originals: Originals) -> bool:

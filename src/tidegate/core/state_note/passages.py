@@ -469,6 +469,16 @@ def refresh_changes(passage: NotePassage, changes: Sequence[LoggedFileChange]) -
     return passage if changed == passage.changed_in else msgspec.structs.replace(passage, changed_in=changed)
 
 
+def list_outdated(passages: Sequence[NotePassage], shown: str, changes: Sequence[LoggedFileChange]) -> list[str]:
+    """The ids of those passages in the text `shown` that these changes made out of date without its saying so."""
+    return [
+        passage.id
+        for passage in passages
+        if changes and f"[{passage.id}, " in shown and changes[0].id not in passage.changed_in
+        if find_later_changes(passage.id, passage.file, passage.text, changes)
+    ]
+
+
 def is_newer_text(source: SourceText, passage: NotePassage) -> bool:
     """Whether this is newer text of the passage's file that shows its place: the whole file, or most of its lines."""
     if not passage.file or not is_after(source.id, passage.id) or not is_same_file(source.file, passage.file):
@@ -486,8 +496,8 @@ def _touches(change: LoggedFileChange, plain: set[str]) -> bool:
     if "\n" not in old and len(old) >= _MIN_FIND_CHARS:
         return any(old in line for line in plain)
     lines = [_plain_line(line) for line in old.split("\n") if line.strip()]
-    telling = [line for line in lines if len(line) >= _MIN_FIND_CHARS]  # a bracket is in every text
-    return any(line in plain for line in telling or lines)
+    telling = [line for line in lines if len(line) >= _MIN_FIND_CHARS] or lines  # a bracket is in every text
+    return sum(line in plain for line in telling) * 2 >= len(telling)  # one call may stand in many functions
 
 
 def list_plain_lines(text: str) -> set[str]:

@@ -94,18 +94,23 @@ def describe_remarks(group: Group) -> list[str]:
     if sentences:
         texts = " / ".join(fold_line(sentence, _WRITTEN_CHARS) for sentence in sentences)
         lines.append(f"- {caller.id} wrote: {fold_line(texts, 2 * _REMARK_CHARS)}")
-    failed = {
-        result.call_id
-        for item in group.items
-        if (result := result_of(item.message)) is not None
-        and (result.error or begins_with_failure(text_of(item.message)) or is_refusal(text_of(item.message)))
-    }
+    failed = find_failed_calls(group)
     for call in calls:
         new_lines = _find_new_lines(call) if call.id not in failed else []
         if new_lines:
             files = ", ".join(map(file_name_of, changed_paths_of(call)))
             lines.append(f"- {caller.id} wrote: in {files}: {fold_line(' / '.join(new_lines), _EDIT_CHARS)}")
     return lines
+
+
+def find_failed_calls(group: Group) -> set[str]:
+    """The ids of the calls that failed or were refused."""
+    return {
+        result.call_id
+        for item in group.items
+        if (result := result_of(item.message)) is not None
+        and (result.error or begins_with_failure(text_of(item.message)) or is_refusal(text_of(item.message)))
+    }
 
 
 def _find_new_lines(call: Call) -> list[str]:
