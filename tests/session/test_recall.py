@@ -464,3 +464,16 @@ def test_the_branches_of_a_log_are_read_once_and_then_from_what_is_new() -> None
     part = ConversationLog(log, None, index.read_branch_points())
     assert log.read_so_far < 5
     assert [event.seq for event in part.read()] == [1, 2, head + 1]
+
+
+def test_other_lines_of_a_long_message_with_the_same_words_are_shown() -> None:
+    lines = [f"line {number}: nothing of interest happens in this part of the file" for number in range(600)]
+    lines[90] = "    steps_count = state.step_count"
+    lines[400] = "    report(steps_count, result)"
+    lines[560] = "    return Condensed(steps_count, state.step_count)"
+    session = Session(policy="default", window=32_000)
+    session.add({"role": "user", "content": "Count."}, {"role": "assistant", "content": "\n".join(lines)})
+    text = session.history.search("steps_count state.step_count").text
+    assert "steps_count = state.step_count" in text
+    assert "return Condensed(steps_count, state.step_count)" in text
+    assert "report(steps_count, result)" not in text

@@ -21,6 +21,9 @@ _PASSAGE_CHARS: Final = 1_000
 _GROUP_REACH: Final = 8
 """Hits of the same file move up to the first of them from so many places below it."""
 _MAX_GROUP: Final = 3
+_MAX_OTHER_LINES: Final = 4
+_MAX_SCANNED: Final = 200_000
+"""Characters of a message that are searched for other lines."""
 _MAX_GROUPED: Final = 200
 _MAX_SHOWN_CALLS: Final = 3
 _MAX_PATH_CHARS: Final = 80
@@ -53,7 +56,8 @@ def format_hit(event: Event, hit: RecallHit, terms: frozenset[str], place: int) 
     chars = _FIRST_CHARS if place < _FIRST_HITS else _LATER_CHARS
     text = extract_message_text(message)
     passage = _cut_passage(text, hit.offset, terms, chars)
-    return f"m{event.seq} {about}:{'' if passage.startswith(chr(10)) else ' '}{passage}"
+    others = _find_other_lines(text, passage, terms) if place < _FIRST_HITS and len(text) > chars else []
+    return "\n".join((f"m{event.seq} {about}:{'' if passage.startswith(chr(10)) else ' '}{passage}", *others))
 
 
 def _describe_note(note: CallNote) -> str:
@@ -87,6 +91,21 @@ def _cut_passage(text: str, offset: int, terms: frozenset[str], chars: int) -> s
     start = "…" if offset or first else ""
     end = "…" if last < len(lines) or offset + len(passage) < len(text) else ""
     return start + _join_lines("".join(lines[first:last]).strip("\n").splitlines()) + end
+
+
+def _find_other_lines(text: str, passage: str, terms: frozenset[str]) -> list[str]:
+    """Return lines elsewhere in the message that have as many of the terms as any line, each as `also: ...`.
+
+    One word of several is not enough: then the passage says more than scattered lines.
+    """
+    matches = [(line.strip(), terms.intersection(terms_of(line))) for line in text[:_MAX_SCANNED].splitlines()]
+    most = max((len(match) for _, match in matches), default=0)
+    if most < min(2, len(terms)):
+        return []
+    lines = dict.fromkeys(
+        line for line, match in matches if len(match) == most and line not in passage and len(line) <= _MAX_LINE_CHARS
+    )
+    return [f"  also: {line[:_LATER_CHARS]}" for line in lines][:_MAX_OTHER_LINES]
 
 
 def _find_line_end(text: str, at: int) -> int:
