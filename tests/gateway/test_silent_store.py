@@ -265,3 +265,42 @@ def test_the_page_says_that_the_store_does_not_answer(tmp_path: Path) -> None:
             assert "broke off" not in "".join(running.lines)
 
     asyncio.run(run())
+
+
+class SlowStore(MemoryStore):
+    """A store whose appends end after it was checked twice, as on a machine that is busy with something else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.checks = 2
+        self.released = threading.Event()
+        self.released.set()
+
+    def slow_down(self) -> None:
+        self.checks = 0
+        self.released.clear()
+
+    def append(self, session: str, after: int, records: Sequence[bytes]) -> int:
+        self.released.wait()
+        return super().append(session, after, records)
+
+    def head(self, session: str) -> int:
+        if threading.current_thread().name.startswith("tidegate-check"):
+            self.checks += 1
+            if self.checks == 2:
+                self.released.set()
+        return super().head(session)
+
+
+def test_work_that_is_slow_while_the_store_answers_is_waited_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        store = SlowStore()
+        settings: dict[str, Any] = {"store": store, "store_timeout": 0.5, "store_check_timeout": DEADLINE}
+        async with conversation(tmp_path, **(settings | {"on_store_failure": "refuse"})) as (running, client, web):
+            await client.turn("a result")
+            store.slow_down()
+            await client.turn("another result")
+            assert store.checks >= 2
+            assert await read_metric(running, web, "store_timeouts_total") == 0
+
+    asyncio.run(run())
