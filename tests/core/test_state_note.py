@@ -14,6 +14,7 @@ from tidegate.core.state_note.originals import Originals, list_sources
 from tidegate.core.state_note.passages import WantedPassage, is_newer_text, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.state_note.upkeep import FAILED, add_commits, keep_failures, list_names_to_define
+from tidegate.core.sweep.group_notes import make_range_line
 from tidegate.core.tokens.counting import CharsPerToken
 
 COUNTER = CharsPerToken(4)
@@ -491,3 +492,12 @@ def test_a_known_file_with_lines_that_the_cited_messages_have_holds(place: str, 
     )
     line = f"- `{place}` exchanges the token [m21]"
     assert (check_line(line, HEADINGS[1], originals(*more)).text == line) is holds
+
+
+def test_a_range_keeps_which_passages_are_older_and_takes_no_file_from_it() -> None:
+    older = "; the passage of m4, m9 in the state note is older"
+    lines = [f"- m20..m21 Edit src/a.py{older}", f"- m22..m23 $ make test -> 2 failed{older}"]
+    first = make_range_line(lines, "m19")
+    assert first == f"- m20..m23 earlier work: edited a.py; ran make test (2 failed){older}"
+    second = make_range_line([first, "- m24..m25 Read src/b.py"], "m19")
+    assert second.endswith(f"read b.py; ran make test (2 failed){older}")
