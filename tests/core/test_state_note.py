@@ -14,6 +14,7 @@ from tidegate.core.state_note.originals import Originals, list_sources
 from tidegate.core.state_note.passages import WantedPassage, is_newer_text, quote_passages
 from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.state_note.upkeep import FAILED, add_commits, keep_failures, list_names_to_define
+from tidegate.core.sweep.group_notes import make_range_line
 from tidegate.core.tokens.counting import CharsPerToken
 
 COUNTER = CharsPerToken(4)
@@ -209,6 +210,17 @@ def test_a_later_edit_of_the_quoted_text_is_named_and_one_elsewhere_is_not() -> 
     assert other.changed_in == ()
 
 
+@pytest.mark.parametrize(("shared", "changed_in"), [(1, ()), (2, ("m10",))])
+def test_an_edit_that_shares_only_a_common_line_with_a_passage_is_no_later_change(
+    shared: int, changed_in: tuple[str, ...]
+) -> None:
+    lines = SOURCE.split("\n")
+    old = "\n".join([*lines[5 : 5 + shared], *["    another_line()"] * (4 - shared)])
+    edit = call("m10", "Edit", file_path="src/parser.py", old_string=old, new_string="pass")
+    ((passage,), _) = quote(WantedPassage("def step_3()", after=8, id="m3"), more=(edit, result("m11", "m10", "ok")))
+    assert passage.changed_in == changed_in
+
+
 @pytest.mark.parametrize(
     ("line", "edited_in"), [("def step_5(): return 35", ("m10",)), ("def step_30(): return 210", ())]
 )
@@ -358,6 +370,19 @@ def test_passages_of_one_text_that_overlap_become_one() -> None:
     assert (passage.first_line, passage.last_line, passage.why) == (4, 10, "reads; calls")
 
 
+def test_a_passage_of_several_says_each_reason_once() -> None:
+    more = read_files(("cache/cache.go", GO))
+    places = (
+        ("func (c *Cache) Get", "to be changed"),
+        ("if value, ok", "tested by step 2"),
+        ("return value", "tested by steps 1 and 2"),
+        ("return c.load(key)", "tested by steps 1 and 2; tested by step 2"),
+    )
+    wanted = [WantedPassage(find, why, after=1) for find, why in places]
+    ((passage,), _) = quote(*wanted, more=more)
+    assert passage.why == "to be changed; tested by step 2; tested by steps 1 and 2"
+
+
 def test_in_the_room_that_is_left_passages_grow_and_definitions_follow() -> None:
     known = originals(*read_files(("cache/cache.go", GO)))
     wanted = [WantedPassage("if value, ok", before=0, after=3)]
@@ -447,3 +472,32 @@ def test_signatures_with_known_names_and_counted_lines_hold() -> None:
     assert check_line("- `captureGitDiff(folder)` is called [m21]", HEADINGS[4], known).faults
     assert check_line("- the read gave 42 lines [m21]", HEADINGS[4], known).faults == ()
     assert check_line("- the read gave 47 lines [m21]", HEADINGS[4], known).faults
+
+
+@pytest.mark.parametrize(
+    ("place", "holds"),
+    [
+        ("sts/sts.go:176-183", True),
+        ("sts/sts.go:176–183", True),
+        ("sts/sts.go:183", True),
+        ("sts/sts.go:176-184", False),
+        ("sts/sts.go:76-183", False),
+        ("sts/other.go:176-183", False),
+    ],
+)
+def test_a_known_file_with_lines_that_the_cited_messages_have_holds(place: str, holds: bool) -> None:
+    more = (
+        call("m20", "Read", file_path="sts/sts.go", offset=176),
+        result("m21", "m20", "176→func exchange() {\n183→}"),
+    )
+    line = f"- `{place}` exchanges the token [m21]"
+    assert (check_line(line, HEADINGS[1], originals(*more)).text == line) is holds
+
+
+def test_a_range_keeps_which_passages_are_older_and_takes_no_file_from_it() -> None:
+    older = "; the passage of m4, m9 in the state note is older"
+    lines = [f"- m20..m21 Edit src/a.py{older}", f"- m22..m23 $ make test -> 2 failed{older}"]
+    first = make_range_line(lines, "m19")
+    assert first == f"- m20..m23 earlier work: edited a.py; ran make test (2 failed){older}"
+    second = make_range_line([first, "- m24..m25 Read src/b.py"], "m19")
+    assert second.endswith(f"read b.py; ran make test (2 failed){older}")

@@ -19,7 +19,7 @@ from tests.session.noted import (
 )
 from tidegate import MemoryLog, Session
 from tidegate.core.events import encode_event
-from tidegate.core.messages import text_of
+from tidegate.core.messages import NOTE, text_of
 from tidegate.core.notes import StateNoteFailed
 from tidegate.core.state_note.instruction import NoteTask
 from tidegate.core.state_note.note import newest_state_note
@@ -403,5 +403,84 @@ def test_an_update_may_write_as_much_as_the_note_has_room_for() -> None:
     question = notes.make_question()
     assert question is not None
     assert isinstance(question.task, NoteTask)
-    assert "with what stays of your last note, which has 4" in question.task.instruction
+    assert "words with what stays of your last note (the list of passages" in question.task.instruction
     assert question.max_tokens > question.task.limits.note
+
+
+def add_edit(session: Session, path: str, old: str, answer: str = "ok") -> list[str]:
+    """A long edit of a file with its result. Return the id of the call's message."""
+    arguments = json.dumps({"file_path": path, "old_string": old, "new_string": "pass  # long\n" * 900})
+    call = {"id": "call_e", "type": "function", "function": {"name": "Edit", "arguments": arguments}}
+    ident = session.add({"role": "assistant", "content": None, "tool_calls": [call]})
+    session.add({"role": "tool", "tool_call_id": "call_e", "content": answer})
+    return ident
+
+
+def list_gap_lines(session: Session) -> list[str]:
+    """The lines of the notes in the place of dropped groups."""
+    notes = [text_of(item.message) for item in session.view.items if item.message.kind == NOTE]
+    return [line for text in notes for line in text.split("\n")]
+
+
+@pytest.mark.parametrize(
+    ("old", "answer", "is_older"),
+    [
+        ("def step_0_3(): return 3", "ok", True),
+        ("def step_0_3(): return 3", "Error: String to replace not found in file.", False),
+        ("def step_0_30(): return 30", "ok", False),
+    ],
+)
+def test_a_sweep_that_drops_a_later_edit_says_that_the_passage_is_older(old: str, answer: str, is_older: bool) -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer([{"find": "def step_0_3()", "before": 1, "after": 2}], state="- reading"))
+    assert fill_until_sweep(session, number) == "note_sweep"
+    shown = note_message(session)
+    (ident,) = add_edit(session, "src/part_0.py", old, answer)
+    assert fill_until_sweep(session, number + 100) == "sweep"
+    assert note_message(session) == shown
+    older = "; the passage of m4 in the state note is older"
+    (line,) = [line for line in list_gap_lines(session) if line.startswith(f"- {ident}..m")]
+    assert line.endswith(older) is is_older
+    assert sum(older in line for line in list_gap_lines(session)) == is_older
+    number = fill(session, notes, number + 300)
+    take(notes, write_answer(state="- reading on"))
+    assert fill_until_sweep(session, number) == "note_sweep"
+    assert any(line.startswith(f"- {ident}..m") for line in list_gap_lines(session))
+    assert not any(older in line for line in list_gap_lines(session)), "the new note has other passages"
+
+
+def test_an_update_says_how_many_words_each_section_has() -> None:
+    session = make_session()
+    notes = begin(session)
+    number = fill(session, notes)
+    take(notes, write_answer(goal="- make it faster [m1]", state="- begun"))
+    assert fill_until_sweep(session, number) == "note_sweep"
+    fill(session, notes, number + 40)
+    question = notes.make_question()
+    assert question is not None
+    line = "- Your last note has 7 words: Goal and open orders 5, State 2."
+    assert line in question.task.instruction.split("\n")
+
+
+def test_the_users_messages_are_always_in_the_list_of_ids() -> None:
+    session = make_session()
+    notes = begin(session)
+    asked = ["m1"]
+    for number in range(1, 12):
+        asked += session.add({"role": "user", "content": f"{number}. {'please look at the next parts, too; ' * 6}"})
+        add_work(session, number, lines=6)
+    small = 1_000
+    while not notes.is_due():
+        add_work(session, small, lines=4)
+        small += 1
+    question = notes.make_question()
+    assert question is not None
+    listed = question.task.instruction.partition("The ids of the messages above")[2].split("\n")[1:]
+    assert [line.split()[1] for line in listed if " user: " in line] == asked
+    assert f"{question.task.horizon} Read" in listed[-1]
+    ids = [int(re.findall(r"\d+", line)[0]) for line in listed]
+    assert ids == sorted(ids)
+    assert "part_1.py" not in "\n".join(listed), "not all fit"
+    assert sum(len(line) + 1 for line in listed) / 4 < 0.05 * WINDOW

@@ -31,7 +31,7 @@ from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_
 from tidegate.core.state_note.passages import is_newer_text, refresh_changes
 from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.sweep.gap_notes import Gap, limit_note_tokens, make_gap_notes
-from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note
+from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note, strip_older_passages
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
@@ -286,7 +286,7 @@ def _lines_of(unit: Group) -> list[str]:
     """The lines of a dropped group for the note of its gap."""
     message = unit.items[0].message
     if is_group_note(message):
-        return groups_of_note(message)
+        return [strip_older_passages(line) for line in groups_of_note(message)]  # of an earlier state note
     if message.kind == SUMMARY:
         span = recall_range_of([message])
         return [f"- {span} {EARLIER}"] if span else []

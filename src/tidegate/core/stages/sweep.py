@@ -59,6 +59,7 @@ from tidegate.core.sweep.group_notes import (
     is_remark,
     quote_answer,
     requote,
+    tell_older_passages,
     tells_edit,
 )
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
@@ -244,8 +245,7 @@ class _Sweep:
         if not self._shown_note:
             return ""
         changes = changes_of(unit.items[0].message, find_failed_calls(unit))
-        outdated = list_outdated(self._passages, self._shown_note, changes)
-        return f"; the passage of {', '.join(outdated)} in the state note is older" if outdated else ""
+        return tell_older_passages(list_outdated(self._passages, self._shown_note, changes))
 
     def _find_last_answer(self) -> int:
         """The answer that the newest request may refer to, if it would leave; -1 if there is none."""

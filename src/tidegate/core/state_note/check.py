@@ -236,7 +236,7 @@ def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Origi
         value = fact.value.rstrip("/")
         if value in near_words or value in originals.words or value in originals.whole_text:
             continue
-        bare = re.sub(r":\d+(?:-\d+)?$", "", value)
+        bare = re.sub(r":\d+(?:[-–,:]\d+)*$", "", value)
         if bare != value and bare in originals.whole_text:
             continue
         if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):

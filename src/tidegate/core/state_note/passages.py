@@ -201,7 +201,8 @@ def _join(quotes: Sequence[_Quote], originals: Originals) -> _Quote:
     """One passage for several of the same text."""
     first = min(quote.passage.first_line for quote in quotes) - 1
     last = max(quote.passage.last_line for quote in quotes) - 1
-    why = "; ".join(dict.fromkeys(quote.passage.why for quote in quotes if quote.passage.why))
+    parts = [part for quote in quotes for part in quote.passage.why.split("; ") if part]
+    why = "; ".join(dict.fromkeys(parts))  # a passage may itself be of several
     source = quotes[0].source
     return _Quote(_cite(source, first, last, why, quotes[0].passage.find, originals), source)
 
@@ -470,13 +471,17 @@ def refresh_changes(passage: NotePassage, changes: Sequence[LoggedFileChange]) -
 
 
 def list_outdated(passages: Sequence[NotePassage], shown: str, changes: Sequence[LoggedFileChange]) -> list[str]:
-    """The ids of those passages in the text `shown` that these changes made out of date without its saying so."""
-    return [
+    """The ids of those passages in the text `shown` that these changes of one message made out of date.
+
+    A passage that has the change, or says that it came, is not among them.
+    """
+    outdated = [
         passage.id
         for passage in passages
-        if changes and f"[{passage.id}, " in shown and changes[0].id not in passage.changed_in
+        if changes and passage.text in shown and changes[0].id not in (*passage.changed_in, *passage.edited_in)
         if find_later_changes(passage.id, passage.file, passage.text, changes)
     ]
+    return list(dict.fromkeys(outdated))
 
 
 def is_newer_text(source: SourceText, passage: NotePassage) -> bool:

@@ -103,6 +103,16 @@ def describe_remarks(group: Group) -> list[str]:
     return lines
 
 
+def tell_older_passages(idents: Sequence[str]) -> str:
+    """What the line of a group adds, if its work changed the text of these passages in the state note."""
+    return f"; the passage of {', '.join(idents)} in the state note is older" if idents else ""
+
+
+def strip_older_passages(line: str) -> str:
+    """A line of a note without the passages of a state note that it calls older."""
+    return _OLDER.sub("", line)
+
+
 def find_failed_calls(group: Group) -> set[str]:
     """The ids of the calls that failed or were refused."""
     return {
@@ -288,9 +298,12 @@ class WorkSummary:
         self.others: Counter[str] = Counter()
         self.answers: dict[str, str] = {}
         self.unnamed: Counter[str] = Counter()  # files and commands that a range had no room to name
+        self.older: dict[str, None] = {}  # passages of the state note whose text was changed
 
     def add(self, line: str) -> None:
         """Add a line of a note."""
+        self.older.update(dict.fromkeys(ident for idents in _OLDER.findall(line) for ident in idents.split(", ")))
+        line = strip_older_passages(line)
         earlier = _RANGE_LINE.fullmatch(line)
         if earlier:
             self.others[_ANSWER] += earlier[1] is not None
@@ -373,7 +386,7 @@ class WorkSummary:
             ", ".join(others),
             *(f"{ident} answered: {fold_line(said, chars)}" for ident, said in list(self.answers.items())[-answers:]),
         ]
-        return "; ".join(filter(None, texts))
+        return "; ".join(filter(None, texts)) + tell_older_passages(list(self.older))
 
     def _list_names(self, verb: str, counts: Counter[str], most: int) -> str:
         names_with_counts = [f"{name} ×{count}" if count > 1 else name for name, count in counts.most_common(most)]
@@ -467,6 +480,7 @@ _FOLDER: Final = re.compile(r"(?<![^\s;&|('\"])cd \S{1,300} {0,8}(?:&&|;)[\s\\]{
 """The change to a folder before a command."""
 _SCANNED_CHARS: Final = 4_000  # of a command that may be a whole script
 _NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
+_OLDER: Final = re.compile(r"; the passage of ([me][\d.]+(?:, [me][\d.]+)*) in the state note is older")
 _SIZE: Final = re.compile(r"^[\d,]+ lines, ")
 _RANGE_LINE: Final = re.compile(
     rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:(?:{_SUCH_AS}|: )(.+))?"
