@@ -1,6 +1,7 @@
 """A note in each gap that dropped groups leave: together they are the map of what left the view."""
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from tidegate.core.budget import Budget
@@ -82,6 +83,12 @@ def make_gap_notes(
     return [Insert(note, gap.last_id, budget.count(note)) for note, gap in zip(notes, gaps, strict=True)]
 
 
+@lru_cache(maxsize=2_048)
+def _make_range(lines: tuple[str, ...], before: str, detail: int) -> str:
+    """A range, which a sweep makes of the same lines in each of its rounds, and the next sweep again."""
+    return make_range_line(lines, before, detail=detail)
+
+
 def _is_beside(line: str) -> bool:
     """Whether the tokens of a line are not among those for lines: what the agent said has room of its own."""
     return is_quoted(line) or is_remark(line)
@@ -97,7 +104,7 @@ def _join_ranges(gap: Gap, split: int, detail: int) -> list[str]:
     before = gap.before_id
 
     def end() -> None:
-        done.extend([make_range_line(run, before, detail=detail)] if run else [])
+        done.extend([_make_range(tuple(run), before, detail)] if run else [])
         done.extend(remarks)
         run.clear()
         remarks.clear()
