@@ -430,6 +430,11 @@ def test_a_commit_does_not_have_what_changed_after_it_though_it_leaves_later() -
     ]
 
 
+def test_a_deleted_file_stays_deleted_though_the_edit_before_leaves_later() -> None:
+    lines = [LedgerLine("changed", "m80", "/w/src/a.py (deleted)")]
+    assert states_after(edit("src/a.py"), lines=lines) == ["- changed m80: /w/src/a.py (deleted)"]
+
+
 def test_a_guess_is_nothing_and_a_tool_argument_no_file() -> None:
     said = Message("assistant", (Text("We decided to use the cache. The server listens on port 8443."),), id="m2")
     call = Call("c1", "UpdateScope", json.dumps({"source": "scoped/available"}))

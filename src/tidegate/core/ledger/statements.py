@@ -379,6 +379,8 @@ class _FileStates:
         name = paths.rpartition("/")[2]
         if paths not in self._files:
             self._by_name.setdefault(name, []).append(paths)
+        elif seq_of_id(self._files[paths].ident) > seq_of_id(ident):  # a sweep may take the older change later
+            return
         self._files.pop(paths, None)
         self._files[paths] = _FileState(ident, state)
 
