@@ -717,7 +717,7 @@ MUTANTS = [
     Mutant(
         "the output limit of the model is ignored",
         "session/session.py",
-        "min(output, known.max_output) if known and known.max_output else output",
+        "min(output, info.max_output) if info and info.max_output else output",
         "output",
         "PIC-01",
     ),
