@@ -33,3 +33,16 @@ CHATTER_LINE: Final = re.compile(r"\s*(?:warning:|hint:|note:|\(\w+ completed wi
 """A line that is not an outcome (git; the last one is of Claude Code)."""
 REFUSAL_WORDS: Final = re.compile(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 """What comes before the words of a user who refused a call (Claude Code)."""
+REFUSAL_NOTICE: Final = re.compile(r"\n+Note: The user's next message may contain a correction.*", re.S)
+"""What follows these words (Claude Code)."""
+QUESTION_TOOL: Final = re.compile(
+    r"AskUserQuestion|ask_?(?:user|followup)(?:_question)?s?|request_user_input|question", re.I
+)
+"""A tool with which a client asks the user (Claude Code, Copilot and Gemini, Cline, Codex, OpenCode)."""
+DIALOG_FRAME: Final = re.compile(
+    r"^(?:User has answered your questions|Your questions have been answered|User responded):\s*"
+    r"|\.?\s*You can now continue with (?:the user's|these) answers in mind\.\s*$"
+)
+"""What stands around the answers (Claude Code, OpenCode, Copilot)."""
+DIALOG_PAIR, NEXT_DIALOG_PAIR = '"="', '", "'
+"""What stands between a question and its answer, and before the next question (Claude Code, OpenCode)."""

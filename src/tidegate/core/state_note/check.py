@@ -3,7 +3,8 @@
 - Each cited id exists.
 - Numbers and commands stand in the cited messages, or anywhere in the log if the line cites none.
 - Names and paths stand anywhere in the log.
-- Words that are attributed to the user stand in what the user typed.
+- Words that are attributed to the user stand in what the user typed. What they said in a dialog of the client, such as
+  an answer to a question, came as the result of a call: the line says so.
 - A decision that was overruled does not come back.
 
 A line with an invented id loses it and is marked; a line with other faults is marked and says what was not found. A
@@ -58,6 +59,7 @@ _COMMAND_WORDS: Final = re.compile(r"\s")
 _GAPS: Final = re.compile(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
 MARK: Final = "not found in the log"
 _NOT_TYPED: Final = "the user did not type this"
+_IN_DIALOG: Final = "in a dialog of the client"
 
 
 def find_marked_lines(texts: Iterable[str]) -> list[str]:
@@ -122,18 +124,20 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
     faults += _find_missing_code(plain, near if cited else "", near_words, originals)
     faults += _find_missing_facts(plain, near_words, originals)
     faults += _find_missing_numbers(plain, near_words, originals, cited)
-    wrong_author = _has_wrong_author(line, plain, cited, originals)
+    author = _doubt_author(line, plain, cited, originals)
+    wrong_author = author == _NOT_TYPED
     if wrong_author:
         faults.append(_NOT_TYPED)
     faults = list(dict.fromkeys(faults))
     if not faults:
-        return LineVerdict(line, (), bool(cited) or bool(_NUMBER.search(plain)) or "`" in plain)
+        text = f"{line.rstrip()} ({author})" if author and f"({author})" not in line else line
+        return LineVerdict(text, (), bool(cited) or bool(_NUMBER.search(plain)) or "`" in plain)
     if wrong_author and len(faults) > 1 and heading in (HEADINGS[0], HEADINGS[5]):
         return LineVerdict(None, tuple(faults))
     quoted = " ".join(fault for fault in faults if fault[:1] == "`")
     missing = [fault for fault in faults if fault != _NOT_TYPED and (fault[:1] == "`" or fault not in quoted)]
     notes = [f"{MARK}: {', '.join(missing)}"] if missing else []
-    notes += [_NOT_TYPED] if wrong_author else []
+    notes += [author] if author else []
     return LineVerdict(f"{line.rstrip()} ({'; '.join(notes)})", tuple(faults))
 
 
@@ -295,28 +299,32 @@ def _is_part_of_fact(number: str, plain: str, near: frozenset[str], originals: O
     return any(number in re.findall(r"\d[\d,]*(?:\.\d+)*", word) for word in near if number in word)
 
 
-def _has_wrong_author(line: str, plain: str, cited: Sequence[str], originals: Originals) -> bool:
-    """Whether the line says that the user said what they did not type."""
+def _doubt_author(line: str, plain: str, cited: Sequence[str], originals: Originals) -> str:
+    """What to say of a line that says that the user said something: "" if they typed it, else how they said it."""
     leads = _BY_USER.match(line) is not None
     if not (leads or _SAID_BY_USER.search(plain)) or _NOT_SAID.search(plain):
-        return False
+        return ""
     quotes = [one or two for one, two in _QUOTED.findall(plain)]
     long = [quote for quote in quotes if len(quote.split()) >= _MIN_QUOTE_WORDS]
     if long:
-        return not any(_is_typed(quote, originals) for quote in long)
+        if any(_has_words(originals.typed_text, quote) for quote in long):
+            return ""
+        return _IN_DIALOG if any(_has_words(originals.dialog_text, quote) for quote in long) else _NOT_TYPED
     if cited:
-        return not any(originals.is_of_user(ident) for ident in cited)
+        if any(originals.is_of_user(ident) for ident in cited):
+            return ""
+        return _NOT_TYPED if originals.dialogs.keys().isdisjoint(cited) else _IN_DIALOG
     if not leads:
-        return False
+        return ""
     words = set(_WORD.findall(plain.casefold())) - {"user"}
     known = sum(word in originals.typed_text for word in words)
-    return bool(words) and known * 2 < len(words)
+    return _NOT_TYPED if words and known * 2 < len(words) else ""
 
 
-def _is_typed(quote: str, originals: Originals) -> bool:
-    """Whether the user typed this; parts around an ellipsis or a placeholder such as <name> count one by one."""
+def _has_words(text: str, quote: str) -> bool:
+    """Whether a text has this quote; parts around an ellipsis or a placeholder such as <name> count one by one."""
     parts = [fold_space(part).strip(" .,;:!?/").casefold() for part in _GAPS.split(quote)]
-    return all(part in originals.typed_text for part in parts if part)
+    return all(part in text for part in parts if part)
 
 
 def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import Call, Message, calls_of, is_user_request, result_of, text_of
+from tidegate.core.recognition.dialogs import find_words_in_dialogs
 from tidegate.core.state_note.file_edits import FileEdit, apply_edits, list_edits
 from tidegate.core.text.facts import split_runs, strip_punctuation
 from tidegate.core.text.rule_text import rule_text
@@ -121,6 +122,16 @@ class Originals:
         """What the user typed, folded and in lower case."""
         typed = (rule_text(message) or text_of(message) for message in self.messages if is_user_request(message))
         return fold_space("\n".join(typed)).casefold()
+
+    @cached_property
+    def dialogs(self) -> dict[str, str]:
+        """What the user said in dialogs of the client, by the id of the message with the result."""
+        return find_words_in_dialogs(self.messages)
+
+    @cached_property
+    def dialog_text(self) -> str:
+        """The same, folded and in lower case."""
+        return fold_space("\n".join(self.dialogs.values())).casefold()
 
     @cached_property
     def sources(self) -> list[SourceText]:

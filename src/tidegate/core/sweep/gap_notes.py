@@ -1,6 +1,6 @@
 """A note in each gap that dropped groups leave: together they are the map of what left the view."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,13 +12,20 @@ from tidegate.core.sweep.group_notes import (
     last_id_of,
     make_group_note,
     make_range_line,
+    pick_user_words,
     requote,
     tells_answer,
+    tells_user_words,
 )
 
 NOTE_TOKENS: Final = 20  # of a note without its lines
 _MAX_NOTES: Final = 8_000
 """Tokens that the lines of all notes take, and ranges as much again: a map for recall. Search finds the rest."""
+
+
+_USER_WORDS_SHARE: Final = 0.03  # of the room: what the user said in dialogs, such as answers and refusals
+_BRIEF_WORDS_CHARS: Final = 160  # of each that is older than those
+_ALL_CHARS: Final = 100_000
 
 
 def limit_note_tokens(room: int, share: float) -> int:
@@ -53,6 +60,7 @@ def make_gap_notes(
         ]
         gaps = [gap for gap in gaps if gap.lines]
     count = budget.counter.count_text
+    words = _choose_user_words(gaps, int(budget.held_room * _USER_WORDS_SHARE), count)
     spare_for_ranges = left if ranges is None else ranges
     line_counts: dict[int, int] = {}  # how many lines of a gap are shown, from its end
     for answered in (True, False):
@@ -69,11 +77,11 @@ def make_gap_notes(
                 line_counts[number] = line_counts.get(number, 0) + 1
                 left = spare
     splits = [len(gap.lines) - line_counts.get(number, 0) for number, gap in enumerate(gaps)]
-    chosen = [_join_ranges(gap, split, 0) for gap, split in zip(gaps, splits, strict=True)]
+    chosen = [_join_ranges(gap, split, 0, words) for gap, split in zip(gaps, splits, strict=True)]
     costs = [0] * len(gaps)
     for detail in (1, 2):
         for number in reversed(range(len(gaps))):
-            lines = _join_ranges(gaps[number], splits[number], detail)
+            lines = _join_ranges(gaps[number], splits[number], detail, words)
             joined = lines[: len(lines) - len(gaps[number].lines) + splits[number]]
             cost = sum(count(line) for line in joined if not _is_beside(line))
             if cost - costs[number] <= spare_for_ranges:
@@ -90,13 +98,30 @@ def _make_range(lines: tuple[str, ...], before: str, detail: int) -> str:
 
 
 def _is_beside(line: str) -> bool:
-    """Whether the tokens of a line are not among those for lines: what the agent said has room of its own."""
-    return is_quoted(line) or is_remark(line)
+    """Whether the tokens of a line are not among those for lines: what was said has room of its own."""
+    return is_quoted(line) or is_remark(line) or tells_user_words(line)
 
 
-def _join_ranges(gap: Gap, split: int, detail: int) -> list[str]:
-    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them, and remarks
-    after the range that they belong to.
+def _choose_user_words(gaps: Sequence[Gap], left: int, count: Callable[[str], int]) -> dict[str, str]:
+    """What stays of lines with words of the user that leave with a range: the newest whole, older ones in brief."""
+    chosen: dict[str, str] = {}
+    chars, spare = _ALL_CHARS, left
+    for gap in reversed(gaps):
+        for line in filter(tells_user_words, reversed(gap.lines)):
+            said = pick_user_words(line, chars)
+            if count(said) > spare and chars == _ALL_CHARS:
+                chars, spare = _BRIEF_WORDS_CHARS, left
+                said = pick_user_words(line, chars)
+            spare -= count(said)
+            if spare < 0:
+                return chosen
+            chosen[line] = said
+    return chosen
+
+
+def _join_ranges(gap: Gap, split: int, detail: int, words: Mapping[str, str]) -> list[str]:
+    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them, remarks and the
+    user's words after the range that they belong to.
     """
     done: list[str] = []
     run: list[str] = []
@@ -118,5 +143,6 @@ def _join_ranges(gap: Gap, split: int, detail: int) -> list[str]:
             remarks.append(line)
         else:
             run.append(line)
+            remarks.extend(filter(None, (words.get(line),)))
     end()
     return [*done, *gap.lines[split:]]

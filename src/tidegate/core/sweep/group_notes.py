@@ -13,7 +13,8 @@ from typing import Final
 
 from tidegate.core.digest.units import fold_line
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
-from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, REFUSAL_WORDS, RUNNING
+from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, RUNNING
+from tidegate.core.recognition.dialogs import describe_dialog, is_question_to_user
 from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
 from tidegate.core.sweep.key_lines import GAP_MARK, find_fault_lines, is_envelope, is_marker
@@ -48,6 +49,7 @@ _ANSWER: Final = "answer"
 _WITH_ANSWER: Final = ", answered"
 _SUCH_AS: Final = ", such as "
 REFUSED: Final = "refused by the user"
+_USER_ANSWERED: Final = "the user answered, "
 NO_OUTPUT: Final = "no output"
 _INSTRUCTIONS_LEFT: Final = "instructions of the project; recall them before work that they govern"
 _SUBJECT_CHARS: Final = 120
@@ -156,8 +158,11 @@ def _describe_call(call: Call, answer: Message | None) -> str:
 def find_subject(call: Call) -> str:
     """What a call is about: its command, the files that it changes, or its path and other short arguments.
 
-    Of a to-do list it is nothing: the ledger has the open items of the newest one.
+    Of a to-do list it is nothing: the ledger has the open items of the newest one. Of a question to the user the outcome
+    has it.
     """
+    if is_question_to_user(call):
+        return ""
     command = find_command(call)
     if command:
         short = command if len(command) <= _SUBJECT_CHARS else _FOLDER.sub("", command[:_SCANNED_CHARS])
@@ -179,9 +184,11 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     if answer is None:
         return "no result"
     text = ERROR_TAG.sub("", clean_text(text_of(answer)))
+    said = describe_dialog(call, answer).replace(OUTCOME, " → ")
     if is_refusal(text):
-        match = REFUSAL_WORDS.search(text)
-        return f"{REFUSED}, {fold_line(text[match.end() :] if match else find_last_line(text), _REFUSAL_CHARS)}"
+        return f"{REFUSED}, {said or fold_line(find_last_line(text), _REFUSAL_CHARS)}"
+    if said:
+        return f"{_USER_ANSWERED}{said}"
     if find_command(call) and (running := find_running_id(answer)):
         return f"still running when the call returned, id {running}"
     result = result_of(answer)
@@ -238,6 +245,17 @@ def _count_lines(text: str) -> int:
 def _find_verdict(printed: str) -> str:
     """The last line that says something about the outcome."""
     return find_last_line("\n".join(line for line in printed.split("\n") if not CHATTER_LINE.match(line)))
+
+
+def tells_user_words(line: str) -> bool:
+    """Whether a line of a note has what the user said in a dialog of the client."""
+    return any(_DIALOG_WORDS.search(each) for each in line.split("\n"))
+
+
+def pick_user_words(line: str, chars: int) -> str:
+    """Of the lines of a group those with words of the user, each with at most `chars` characters of them."""
+    found = (_DIALOG_WORDS.search(each) for each in line.split("\n"))
+    return "\n".join(f"{match[1]}{fold_line(match[2], chars)}" for match in found if match)
 
 
 def make_group_note(lines: Sequence[str]) -> Message:
@@ -473,6 +491,7 @@ def groups_of_note(message: Message) -> list[str]:
     return ["\n".join(lines) for _, lines in by_group]
 
 
+_DIALOG_WORDS: Final = re.compile(rf"^(- m\d.*{OUTCOME}(?:{REFUSED}, |{_USER_ANSWERED}))(.+)$")
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
 _EDIT_REMARK: Final = re.compile(r"- m\d+ wrote: in ")

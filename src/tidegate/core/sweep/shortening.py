@@ -6,6 +6,7 @@ from collections.abc import Collection, Sequence
 from typing import Final
 
 from tidegate.core.messages import Image, Message, Part, Result, Text, common_mark, mark_text, result_of, text_of
+from tidegate.core.recognition.client_outputs import DIALOG_FRAME
 from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, find_diff_lines, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
@@ -91,7 +92,8 @@ def make_block_pointer(message: Message, tag: str) -> tuple[Part, ...]:
 def stays_whole(message: Message) -> bool:
     """Whether a result stays whole if its call stays: a stub of it would save next to nothing, or say the opposite."""
     text = text_of(message)
-    return len(text) <= _SHORT_RESULT or (len(text) <= _LONGEST_REFUSAL and is_refusal(text))
+    is_said = len(text) <= _LONGEST_REFUSAL and (is_refusal(text) or DIALOG_FRAME.match(text) is not None)
+    return is_said or len(text) <= _SHORT_RESULT
 
 
 def shorten_result(message: Message, places: Collection[int]) -> tuple[Part, ...]:
