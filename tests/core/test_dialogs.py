@@ -1,4 +1,4 @@
-"""What the user said in a dialog of the client stays in the view, however old it is, and is never taken for typed words."""
+"""What the user said in a dialog of the client stays in the view, however old, and is never taken for typed words."""
 
 import json
 from collections.abc import Sequence
@@ -16,11 +16,11 @@ from tidegate.core.turns import Group
 from tidegate.core.view import Item
 
 REFUSED = (
-    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the new_string"
-    " was NOT written to the file). To tell you how to proceed, the user said:\n{}\n\nNote: The user's next message may"
-    " contain a correction or preference. Pay close attention to what they say next."
+    "The user doesn't want to proceed with this tool use. The tool use was rejected (eg. if it was a file edit, the"
+    " new_string was NOT written to the file). To tell you how to proceed, the user said:\n{}\n\nNote: The user's next"
+    " message may contain a correction or preference. Pay close attention to what they say next."
 )
-ANSWERED = 'User has answered your questions: {}. You can now continue with the user\'s answers in mind.'
+ANSWERED = "User has answered your questions: {}. You can now continue with the user's answers in mind."
 TWO = ANSWERED.format('"Which flag, "a" or "b"?"="--sign-mode", "Push now?"="no, ask me\nfirst"')
 
 
@@ -67,11 +67,13 @@ def run_session(dialogs: int, said: str, steps: int = 90) -> tuple[str, Session]
         if 2 <= step < 2 + dialogs:
             name, result = "Edit", REFUSED.format(said.format(step))
         call = {"name": name, "arguments": json.dumps({"path": f"src/part_{step}.py", "new_string": "x"})}
-        session.add({
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [{"id": f"c{step}", "type": "function", "function": call}],
-        })
+        session.add(
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [{"id": f"c{step}", "type": "function", "function": call}],
+            }
+        )
         session.add({"role": "tool", "tool_call_id": f"c{step}", "content": result})
     return json.dumps(session.prepare().messages, ensure_ascii=False), session
 

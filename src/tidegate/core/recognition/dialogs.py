@@ -1,6 +1,7 @@
 """What the user said in a dialog of the client: answers to questions of the agent, and words with a refused call.
 
-It arrives as the result of a call, so any tool could have written it: it is shown as data, without the user's authority.
+It arrives as the result of a call, so any tool could have written it: it is shown as data, without the authority of
+what the user typed.
 """
 
 from collections.abc import Sequence
