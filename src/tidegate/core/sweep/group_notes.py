@@ -158,8 +158,8 @@ def _describe_call(call: Call, answer: Message | None) -> str:
 def find_subject(call: Call) -> str:
     """What a call is about: its command, the files that it changes, or its path and other short arguments.
 
-    Of a to-do list it is nothing: the ledger has the open items of the newest one. The outcome of a question to the user
-    has the question.
+    Of a to-do list it is nothing: the ledger has the open items of the newest one. A question to the user stands in its
+    outcome.
     """
     if is_question_to_user(call):
         return ""
