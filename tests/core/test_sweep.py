@@ -672,7 +672,10 @@ def test_an_answer_is_shortened_at_paragraphs_with_their_headings_and_the_end_st
     again = requote(short, 250)
     assert again.count("recall m8") == 1
     assert f"of {len(PLAN)} characters" in again
-    assert requote(short, 0) == "- m8 answered: " + again_words(short)
+    brief = requote(short, 0)
+    assert brief.startswith("- m8 asked: ## Verdict / The lock is taken twice.")
+    assert brief.endswith(" / Shall I go on?")
+    assert requote(quote_answer("m8", PLAN.replace("Shall I go on?", "Done."), 260), 0).startswith("- m8 answered: ")
 
 
 def test_the_options_that_the_next_request_chooses_from_stay_with_the_question() -> None:
@@ -682,11 +685,6 @@ def test_the_options_that_the_next_request_chooses_from_stay_with_the_question()
     quoted = quote_answer("m8", answer, 300)
     assert all(line in quoted for line in [*options.split("\n"), "Which of them do you prefer?"])
     assert "Cause 6" not in quoted
-
-
-def again_words(quoted: str) -> str:
-    body = "\n".join(line.removeprefix("  | ") for line in quoted.split("\n")[1:-1])
-    return fold_line(body, 160)
 
 
 def test_no_line_of_a_quoted_answer_reads_as_a_line_of_the_note() -> None:

@@ -19,9 +19,10 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.config.values import Share
 from tidegate.core.edits import Insert
+from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.ledger.recall_pointers import recall_range_of
 from tidegate.core.ledger.writer import MAX_LEDGER_TOKENS
-from tidegate.core.messages import NOTE, REMINDER, STATE_NOTE, SUMMARY, calls_of, text_of
+from tidegate.core.messages import NOTE, REMINDER, STATE_NOTE, SUMMARY, text_of
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.stages.block_sweep import BlockSweep, find_covered_groups, find_length_cap, is_of_client
@@ -31,7 +32,15 @@ from tidegate.core.state_note.originals import LoggedFileChange, changes_of, is_
 from tidegate.core.state_note.passages import is_newer_text, refresh_changes
 from tidegate.core.state_note.rendering import render_passage, render_state_note
 from tidegate.core.sweep.gap_notes import Gap, limit_note_tokens, make_gap_notes
-from tidegate.core.sweep.group_notes import EARLIER, describe_group, groups_of_note, is_group_note, strip_older_passages
+from tidegate.core.sweep.group_notes import (
+    EARLIER,
+    describe_group,
+    groups_of_note,
+    is_group_note,
+    lines_of_note,
+    make_group_note,
+    strip_older_passages,
+)
 from tidegate.core.sweep.shortening import clip_message
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.turns import Group, split_groups
@@ -55,7 +64,7 @@ def note_sweep(
 ) -> Outcome:
     """Put a new state note in the place of everything old, down to `fidelity`, a share of the room, and at most `most`.
 
-    `tail` is the least share for the newest groups, `ledger` is kept free for the rules of the user.
+    `tail` is the least share for the newest groups, `ledger` the most that is kept free for rules of the user.
     """
     note = newest_state_note(view) if is_new_state_note(view) else None
     if note is None:
@@ -64,7 +73,7 @@ def note_sweep(
     latest = _find_first_after(units, view, note.horizon_seq)
     if not any(unit.items[0].message.role == "assistant" for unit in units[:latest]):
         return NO_OUTCOME
-    ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
+    ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS, _count_rules(view, budget))
     level = int(room * min(fidelity, most, _MAX_LEVEL)) - ledger_tokens
     large, largest = (int(room * min(most, share)) - ledger_tokens for share in (_MAX_LEVEL, _MAX_FILL))
     plan = _NoteSweep(view, budget, units, note)
@@ -74,6 +83,12 @@ def note_sweep(
         or plan.fit(latest, level, largest, 0, shrink=True)
     )
     return outcome or NO_OUTCOME
+
+
+def _count_rules(view: View, budget: Budget) -> int:
+    """What the ledger will take: beside a note it has only rules and pins."""
+    lines = (line for item in view.ledger_items for line in parse_ledger(text_of(item.message)))
+    return sum(budget.counter.count_text(str(line)) for line in lines if line.lays_down)
 
 
 def _find_first_after(units: Sequence[Group], view: View, horizon: int) -> int:
@@ -212,17 +227,26 @@ class _NoteSweep:
                 in_gap, shown_id = False, unit.last_id
                 continue
             draft.drop(unit)
-            lines = _lines_of(unit)
+            lines = _lines_of(unit, self._units[number + 1] if number + 1 < len(self._units) else None)
             if in_gap:
                 gaps[-1] = gaps[-1]._replace(last_id=unit.last_id, lines=gaps[-1].lines + lines)
             else:
                 gaps.append(Gap(shown_id, unit.last_id, lines))
             in_gap = True
+        self._strip_notes(draft, self._units[first:])
         notes = make_gap_notes([gap for gap in gaps if gap.lines], note_tokens, self._budget)
         message = render_state_note(self._note, self._choose_passages(first, passages))
         after = self._units[first - 1].last_id if first else ""
         notes.append(Insert(message, after, self._budget.count(message)))
         return _Fitted(draft, notes, draft.tokens + sum(note.tokens for note in notes))
+
+    def _strip_notes(self, draft: ViewDraft, tail: Sequence[Group]) -> None:
+        """Take out of notes in the tail what they say about passages of the state note before this one."""
+        for item in (unit.items[0] for unit in tail if is_group_note(unit.items[0].message)):
+            lines = lines_of_note(item.message)
+            stripped = [strip_older_passages(line) for line in lines]
+            if stripped != lines:
+                draft.replace(item, make_group_note(stripped).parts)
 
     def _choose_passages(self, first: int, passages: Sequence[NotePassage]) -> list[NotePassage]:
         """The passages that the tail does not show whole, or newer, with the edits in it that changed their text."""
@@ -282,13 +306,13 @@ def _stays(unit: Group, view: View) -> bool:
     return message.role != "assistant" and message.kind not in (STATE_NOTE, NOTE, REMINDER, SUMMARY)
 
 
-def _lines_of(unit: Group) -> list[str]:
-    """The lines of a dropped group for the note of its gap."""
+def _lines_of(unit: Group, following: Group | None = None) -> list[str]:
+    """The lines of a dropped group for the note of its gap. `following` may be the reply to it."""
     message = unit.items[0].message
     if is_group_note(message):
         return [strip_older_passages(line) for line in groups_of_note(message)]  # of an earlier state note
     if message.kind == SUMMARY:
         span = recall_range_of([message])
         return [f"- {span} {EARLIER}"] if span else []
-    line = describe_group(unit) if message.role == "assistant" and (calls_of(message) or text_of(message)) else ""
+    line = describe_group(unit, following.items[0].message if following else None)
     return [line] if line else []

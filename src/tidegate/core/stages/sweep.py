@@ -15,6 +15,7 @@ that the agent has just written.
 import re
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from itertools import pairwise
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from tidegate.core.messages import (
     CLIENT_NOTE,
     NOTE,
     STATE_NOTE,
+    Call,
     MarkedText,
     Message,
     Part,
@@ -58,14 +60,24 @@ from tidegate.core.sweep.group_notes import (
     is_quoted,
     is_remark,
     quote_answer,
+    quote_document,
     requote,
     tell_older_passages,
     tells_edit,
+    tells_question,
 )
+from tidegate.core.sweep.key_lines import GAP_MARK
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
-from tidegate.core.text.client_texts import find_attached_file
+from tidegate.core.text.client_texts import find_attached_file, is_skill
 from tidegate.core.text.prose import count_headings
-from tidegate.core.text.tool_calls import changed_paths_of, file_name_of
+from tidegate.core.text.tool_calls import (
+    call_target_of,
+    changed_paths_of,
+    file_name_of,
+    is_content_argument,
+    iterate_strings,
+    parse_call_arguments,
+)
 from tidegate.core.turns import Group, split_groups
 from tidegate.core.view import View
 
@@ -82,6 +94,8 @@ _CONCLUSION_PART: Final = 0.25  # of what is left of that: the most that one of 
 _REPORT_PART: Final = 0.4  # the same for an answer with several headings: a plan, a review, a report
 _REPORT_HEADINGS: Final = 3
 _LONGEST_CONCLUSION: Final = 1_200  # tokens
+_WRITTEN_PART: Final = 0.4  # of what answers may take: for documents that the agent wrote
+_PROSE_FILE: Final = re.compile(r"\.(?:md|markdown|rst|adoc|txt)$", re.I)
 _REMARK_SHARE: Final = 0.08  # of the room and of what is swept: the most that remarks take
 _DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
 _REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
@@ -146,6 +160,15 @@ def _clip_attached(message: Message, chars: int) -> tuple[Part, ...]:
         return clip_message(message, chars)
     rest = tuple(part for part in message.parts if part not in words)
     return (*clip_message(msgspec.structs.replace(message, parts=rest), chars), *words)
+
+
+def _clip_skill(message: Message, text: str) -> tuple[Part, ...]:
+    """The first line of a skill, and of the rest its sections with rules in `_BLOCK_CHARS`."""
+    lines = text.split("\n")
+    places = sorted({0, *find_rule_sections(text, _BLOCK_CHARS)})
+    shown = [line for before, at in pairwise([-1, *places]) for line in (*([GAP_MARK] * (at > before + 1)), lines[at])]
+    notice = f"[{len(places)} of {len(lines)} lines of this skill; recall {message.id} has all of it]"
+    return (mark_text("\n".join([*shown, notice]), common_mark(message.parts)),)
 
 
 def _may_be_words(part: Part) -> bool:
@@ -229,7 +252,8 @@ class _Sweep:
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
-                self._said[number] = describe_group(units[number]) + self._tell_outdated(units[number])
+                reply = units[number + 1].items[0].message if number + 1 < len(units) else None
+                self._said[number] = describe_group(units[number], reply) + self._tell_outdated(units[number])
                 self._remarks[number] = describe_remarks(units[number])
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
@@ -287,6 +311,15 @@ class _Sweep:
             if place >= 0 and len(text) - place > _BLOCK_CHARS and item.message.id != self._view.newest_request:
                 self.draft.replace(item, _clip_attached(item.message, place + _BLOCK_CHARS))
 
+    def _shorten_older_skills(self) -> None:
+        """Of skills that were followed by another one only the sections with rules stay."""
+        numbers = [n for n, unit in enumerate(self._units) if is_skill(text_of(unit.items[0].message))]
+        for number in numbers[:-1]:
+            item = self._units[number].items[0]
+            text = text_of(item.message)
+            if number in self._old and len(text) > _BLOCK_CHARS:
+                self.draft.replace(item, _clip_skill(item.message, text))
+
     def _shorten_user_messages(self, room: int) -> None:
         """Shorten the longest old user messages, all to the same length, until all together fit."""
         old = (self._units[number] for number in self._old)
@@ -316,6 +349,7 @@ class _Sweep:
         self._leave_repeated_texts()
         self._shorten_client_blocks()
         self._shorten_attached_files()
+        self._shorten_older_skills()
         self._shorten_user_messages(self._budget.user_room)
         cost = {number: self._budget.counter.count_text(line) + 1.0 for number, line in self._said.items()}
         note_tokens = limit_note_tokens(room, _NOTE_SHARE)
@@ -326,7 +360,8 @@ class _Sweep:
         notes = reserved + min(note_tokens, sum(cost.values())) + remark_tokens
         work_room = level - notes - self.draft.tokens + workers
         answer_room = max(room * _CONCLUSION_SHARE, work_room * _CONCLUSIONS_OF_WORK)
-        workers -= self._keep_conclusions(int(answer_room))
+        written = self._keep_written_documents(int(answer_room * _WRITTEN_PART))
+        workers -= written + self._keep_conclusions(int(answer_room) - written)
         workers -= self._keep_documents(int(room * _DOCUMENT_SHARE))
         others = notes + self.draft.tokens - workers
         level = max(level, min(int(others + level * _MIN_WORK), largest))
@@ -359,8 +394,35 @@ class _Sweep:
                     self._answers.add(number)
                     spent += unit.tokens
                 else:
-                    self._said[number] = quote_answer(unit.items[0].message.id, text, _to_chars(most))
-                    spent += per_token(self._said[number]) if is_quoted(self._said[number]) else 0
+                    quotation = quote_answer(unit.items[0].message.id, text, _to_chars(most))
+                    if is_quoted(quotation) or not tells_question(self._said[number]):
+                        self._said[number] = quotation
+                    spent += per_token(quotation) if is_quoted(quotation) else 0
+        return spent
+
+    def _keep_written_documents(self, left: int) -> int:
+        """Quote the newest documents that the agent wrote, such as plans and specifications: like an answer that ends a
+        turn they say what was decided. Returns what they take.
+        """
+        spent = 0
+        changed: set[str] = set()  # by later calls
+        for number in reversed(range(len(self._units))):
+            unit = self._units[number]
+            failed = find_failed_calls(unit)
+            for call in calls_of(unit.items[0].message):
+                if call.id in failed or not call_target_of(call).writes:
+                    continue
+                paths = changed_paths_of(call)
+                text = _find_written_prose(call) if number in self._said else ""
+                if text and changed.isdisjoint(paths):
+                    name = file_name_of(paths[0])
+                    chars = _to_chars(_share_of(text, left - spent))
+                    quotation = quote_document(unit.items[0].message.id, name, text, chars)
+                    if is_quoted(quotation):
+                        self._remarks[number].append(quotation)
+                        spent += self._budget.counter.count_text(quotation)
+                if call_target_of(call).whole_file:
+                    changed.update(paths)
         return spent
 
     def _keep_documents(self, left: int) -> int:
@@ -499,6 +561,15 @@ class _Sweep:
                     staying.append(line)
             found[number] = staying[::-1]
         return found
+
+
+def _find_written_prose(call: Call) -> str:
+    """The text of a document that a call writes whole, or ""."""
+    paths = changed_paths_of(call)
+    if not call_target_of(call).whole_file or len(paths) != 1 or not _PROSE_FILE.search(paths[0]):
+        return ""
+    texts = [value for _, value in iterate_strings(parse_call_arguments(call)) if is_content_argument(value)]
+    return texts[0] if len(texts) == 1 and len(texts[0]) >= _REPEATED_CHARS else ""
 
 
 def _is_same_or_inside(path: str, change: str) -> bool:

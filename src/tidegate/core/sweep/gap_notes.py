@@ -15,6 +15,7 @@ from tidegate.core.sweep.group_notes import (
     pick_user_words,
     requote,
     tells_answer,
+    tells_question,
     tells_user_words,
 )
 
@@ -23,7 +24,7 @@ _MAX_NOTES: Final = 8_000
 """Tokens that the lines of all notes take, and ranges as much again: a map for recall. Search finds the rest."""
 
 
-_USER_WORDS_SHARE: Final = 0.03  # of the room: what the user said in dialogs, such as answers and refusals
+_USER_WORDS_SHARE: Final = 0.04  # of the room: what the user said in dialogs, and questions with a short reply
 _BRIEF_WORDS_CHARS: Final = 160  # of each that is older than those
 _ALL_CHARS: Final = 100_000
 
@@ -52,12 +53,8 @@ def make_gap_notes(
     nothing had been done there.
     """
     if not quotes:
-        gaps = [
-            gap._replace(
-                lines=[requote(line, 0) if is_quoted(line) else line for line in gap.lines if not is_remark(line)]
-            )
-            for gap in gaps
-        ]
+        short = ((gap, [requote(line, 0) if is_quoted(line) else line for line in gap.lines]) for gap in gaps)
+        gaps = [gap._replace(lines=[line for line in lines if not is_remark(line)]) for gap, lines in short]
         gaps = [gap for gap in gaps if gap.lines]
     count = budget.counter.count_text
     words = _choose_user_words(gaps, int(budget.held_room * _USER_WORDS_SHARE), count)
@@ -141,6 +138,8 @@ def _join_ranges(gap: Gap, split: int, detail: int, words: Mapping[str, str]) ->
             before = last_id_of(line)
         elif is_remark(line):
             remarks.append(line)
+        elif line in words and tells_question(line):
+            remarks.append(words[line])
         else:
             run.append(line)
             remarks.extend(filter(None, (words.get(line),)))

@@ -12,7 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from tidegate.core.digest.units import fold_line
-from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of, user_message
+from tidegate.core.messages import NOTE, Call, Message, calls_of, is_user_request, result_of, text_of, user_message
 from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EXIT_CODE, RUNNING
 from tidegate.core.recognition.dialogs import describe_dialog, is_question_to_user
 from tidegate.core.recognition.documents import instructions_read_by
@@ -45,6 +45,10 @@ EARLIER: Final = "earlier work"
 OUTCOME: Final = " -> "
 _COMMAND: Final = "$ "
 ANSWERED: Final = " answered: "
+_ASKED: Final = " asked: "
+_SHORT_REPLY, _SHORTEST_REPLY = 60, 12
+"""Characters of a reply that does not say itself what it is about: after a question, and after a proposal."""
+_QUESTION_CHARS: Final = 360
 _ANSWER: Final = "answer"
 _WITH_ANSWER: Final = ", answered"
 _SUCH_AS: Final = ", such as "
@@ -67,8 +71,12 @@ _SHORTENED: Final = re.compile(r"\[(?:\d+ of )?([\d,]+) lines; recall ")
 _SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
-def describe_group(group: Group) -> str:
-    """The lines for a dropped group, one for each call, or "" for one that needs none."""
+def describe_group(group: Group, reply: Message | None = None) -> str:
+    """The lines for a dropped group, one for each call, or "" for one that needs none.
+
+    Of an answer without calls it has the beginning; but if the `reply` to it is short, what was asked at its end:
+    without that, nobody knows to what the user said yes.
+    """
     caller = group.items[0].message
     if caller.role != "assistant":
         return ""
@@ -76,12 +84,36 @@ def describe_group(group: Group) -> str:
     calls = calls_of(caller)
     if not calls:
         text = text_of(caller)
-        return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}" if text.strip() else ""
+        if not text.strip():
+            return ""
+        question = _find_question(text) if reply is not None and is_user_request(reply) else ""
+        if question and reply is not None and _needs_question(text_of(reply).strip(), question):
+            return f"- {caller.id}{_ASKED}{question}"
+        return f"- {caller.id}{ANSWERED}{fold_line(text, _SAID_CHARS)}"
     span = caller.id if len(group.items) == 1 else f"{caller.id}..{group.last_id}"
     descriptions = Counter(_describe_call(call, results.get(call.id)) for call in calls)
     return "\n".join(
         f"- {span} {text}" + (f" ({count} times)" if count > 1 else "") for text, count in descriptions.items()
     )
+
+
+def _needs_question(reply: str, question: str) -> bool:
+    """Whether a reply says nothing without what was asked: "yes", "c", or a few words after a question."""
+    return 0 < len(reply) <= (_SHORT_REPLY if "?" in question else _SHORTEST_REPLY)
+
+
+def _find_question(text: str) -> str:
+    """The last lines of an answer, where it asks or proposes something, on one line."""
+    lines = [line.strip() for line in text.split("\n") if any(map(str.isalnum, line))]
+    found: list[str] = []
+    left = _QUESTION_CHARS
+    for line in reversed(lines):
+        left -= len(line) + 3
+        if left < 0 and found:
+            break
+        is_long = len(line) > _QUESTION_CHARS
+        found.append(f"{GAP_MARK}{line[-_QUESTION_CHARS:].partition(' ')[2]}" if is_long else line)
+    return " / ".join(reversed(found)).replace(OUTCOME, " → ")
 
 
 def describe_remarks(group: Group) -> list[str]:
@@ -247,13 +279,18 @@ def _find_verdict(printed: str) -> str:
     return find_last_line("\n".join(line for line in printed.split("\n") if not CHATTER_LINE.match(line)))
 
 
+def tells_question(line: str) -> bool:
+    """Whether a line of a note has what was asked before a short reply of the user."""
+    return _QUESTION_LINE.match(line) is not None
+
+
 def tells_user_words(line: str) -> bool:
-    """Whether a line of a note has what the user said in a dialog of the client."""
+    """Whether a line of a note has what the user said in a dialog of the client, or the question of a short reply."""
     return any(_DIALOG_WORDS.search(each) for each in line.split("\n"))
 
 
 def pick_user_words(line: str, chars: int) -> str:
-    """Of the lines of a group those with words of the user, each with at most `chars` characters of them."""
+    """Of the lines of a group those with words of the user, or a question, each with at most `chars` characters."""
     found = (_DIALOG_WORDS.search(each) for each in line.split("\n"))
     return "\n".join(f"{match[1]}{fold_line(match[2], chars)}" for match in found if match)
 
@@ -335,6 +372,8 @@ class WorkSummary:
         said, _, outcome = _TIMES.sub("", said).partition(OUTCOME)
         if said.startswith(_ANSWERED_BY):
             self.answers[ident] = _plain(said[len(_ANSWERED_BY) :])
+        elif said.startswith(_ASKED.lstrip()):
+            self.others[_ANSWER] += 1
         elif said.startswith(_COMMAND):
             self._add_command(said.removeprefix(_COMMAND), outcome, times)
         else:
@@ -422,10 +461,11 @@ def tells_answer(line: str) -> bool:
     return ANSWERED in line or f"{_ANSWER} ×" in line or line.endswith(_WITH_ANSWER) or is_quoted(line)
 
 
-# --- answers that are quoted in a note --------------------------------------------------------------------------------
+# --- answers and documents that are quoted in a note ------------------------------------------------------------------
 
 _QUOTE: Final = "\n  | "
 _QUOTED: Final = " answered:"
+_WROTE: Final = " wrote in "
 _QUOTE_NOTICE: Final = re.compile(r"\n?\[([\d,]+) of ([\d,]+) characters; recall m\d+ has all of it\]$")
 _LEAST_QUOTE: Final = 240
 """Characters: a shorter quote says no more than the first words."""
@@ -441,22 +481,42 @@ def quote_answer(ident: str, text: str, chars: int) -> str:
 
     Each line of the answer begins with a bar, so that none reads as a line of the note.
     """
+    return _quote(f"- {ident}{_QUOTED}", ident, text, chars)
+
+
+def quote_document(ident: str, name: str, text: str, chars: int) -> str:
+    """The same of a document that the agent wrote to a file."""
+    return _quote(f"- {ident}{_WROTE}{name}:", ident, text, chars)
+
+
+def _quote(head: str, ident: str, text: str, chars: int) -> str:
     notice = _QUOTE_NOTICE.search(text)
     size = int(notice[2].replace(",", "")) if notice else len(text)
     body = _QUOTE_NOTICE.sub("", text).strip("\n")
     if chars < _LEAST_QUOTE:
-        return f"- {ident}{ANSWERED}{fold_line(body, _SAID_CHARS)}"
+        return _tell_in_brief(head, ident, body)
     quotation = shorten_prose(body, chars)
     if notice or len(quotation) < len(body):
         length = len(quotation.replace(GAP_MARK, ""))
         quotation = f"{quotation}\n[{length:,} of {size:,} characters; recall {ident} has all of it]"
-    return f"- {ident}{_QUOTED}" + "".join(f"{_QUOTE}{line}" for line in quotation.split("\n"))
+    return head + "".join(f"{_QUOTE}{line}" for line in quotation.split("\n"))
+
+
+def _tell_in_brief(head: str, ident: str, body: str) -> str:
+    """A line with the first words; of an answer that ends with a question, with the question."""
+    name = head.partition(_WROTE)[2]
+    if name:
+        return f"- {ident} wrote: in {name} {fold_line(body, _SAID_CHARS)}"
+    question = _find_question(body)
+    if "?" in question:
+        return f"- {ident}{_ASKED}{question}"
+    return f"- {ident}{ANSWERED}{fold_line(body, _SAID_CHARS)}"
 
 
 def requote(line: str, chars: int) -> str:
-    """A line that quotes an answer, with at most about `chars` characters of it."""
-    first, *quoted = line.split(_QUOTE)
-    return quote_answer(_span_of(first), "\n".join(quoted), chars)
+    """A line that quotes an answer or a document, with at most about `chars` characters of it."""
+    head, *quoted = line.split(_QUOTE)
+    return _quote(head, _span_of(head), "\n".join(quoted), chars)
 
 
 def _split_lines(text: str) -> list[str]:
@@ -491,7 +551,8 @@ def groups_of_note(message: Message) -> list[str]:
     return ["\n".join(lines) for _, lines in by_group]
 
 
-_DIALOG_WORDS: Final = re.compile(rf"^(- m\d.*{OUTCOME}(?:{REFUSED}, |{_USER_ANSWERED}))(.+)$")
+_QUESTION_LINE: Final = re.compile(rf"- m\d+{_ASKED}")
+_DIALOG_WORDS: Final = re.compile(rf"^(- m\d+{_ASKED}|- m\d.*?{OUTCOME}(?:{REFUSED}, |{_USER_ANSWERED}))(.+)$")
 _PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
 _REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
 _EDIT_REMARK: Final = re.compile(r"- m\d+ wrote: in ")
@@ -538,7 +599,7 @@ def statements_of_note(note: Message) -> Iterator[tuple[str, str, str]]:
     """What a note says of changed files and commands, as kind, id and text of a ledger line. Readings are left out."""
     for line in _facts_of_note(note):
         match = _NOTED.fullmatch(line)
-        if not match or match[2].startswith(ANSWERED.lstrip()):
+        if not match or match[2].startswith((ANSWERED.lstrip(), _ASKED.lstrip())):
             continue
         said, arrow, outcome = match[2].rpartition(OUTCOME)
         if not arrow:

@@ -14,10 +14,11 @@ import msgspec
 
 from tidegate.core.messages import CLIENT_NOTE, MENTIONED_FILE, Image, MarkedText, Message, Part, Text
 
+_SKILL_START: Final = "Base directory for this skill: "  # Claude Code
 _STARTS: Final = (
     MENTIONED_FILE,  # an older chat of tidegate
     "[Request interrupted by user",  # Claude Code
-    "Base directory for this skill: ",
+    _SKILL_START,
     "This session is being continued from a previous conversation",
     "# AGENTS.md instructions for ",  # Codex
     "# Context from my IDE setup:",
@@ -107,6 +108,11 @@ def find_attached_file(text: str) -> int:
     """
     places = (0 if text.startswith(start) else text.find(f"\n{start}") for start in _FILE_STARTS)
     return min((place for place in places if place >= 0), default=-1)
+
+
+def is_skill(text: str) -> bool:
+    """Whether a text is the body of a skill, which a client sent when the skill was begun."""
+    return text.startswith(_SKILL_START)
 
 
 def _is_all_added(message: Message, *, images: bool = False) -> bool:
