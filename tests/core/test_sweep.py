@@ -7,7 +7,6 @@ from itertools import pairwise
 import pytest
 
 from tidegate import Session, presets
-from tidegate.core.digest.units import fold_line
 from tidegate.core.events import MessageAdded, ViewEdited
 from tidegate.core.ledger.lines import LEDGER_END
 from tidegate.core.ledger.statements import statements_of
