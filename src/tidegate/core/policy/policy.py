@@ -118,11 +118,11 @@ class Policy(msgspec.Struct, frozen=True):
         """The policy of one conversation: `{thread}` in texts of its rules, as in names of files, is this name."""
 
         def fill(rule: Rule) -> Rule:
-            filled = {
+            values = {
                 key: value.replace(THREAD_PLACEHOLDER, name) if isinstance(value, str) else value
                 for key, value in rule.settings.items()
             }
-            return rule if filled == rule.settings else msgspec.structs.replace(rule, settings=filled)
+            return rule if values == rule.settings else msgspec.structs.replace(rule, settings=values)
 
         moments = {moment: tuple(map(fill, rules)) for moment, rules in self.moments.items()}
         return self if moments == self.moments else msgspec.structs.replace(self, moments=moments)
@@ -273,14 +273,14 @@ def _read_triggers(
     values: list[float] = []
     limits: list[float] = []
     request, history, budget = occasion.tokens, occasion.view.read_tokens, occasion.budget
-    known: dict[str, float] = {}  # the alternatives often ask for the same
+    metric_values: dict[str, float] = {}  # the alternatives often ask for the same
     holds = False
     for condition in conditions:
         holds, first = True, len(values)
         for trigger in condition:
-            if trigger.metric not in known:
-                known[trigger.metric] = METRICS[trigger.metric](occasion)
-            value, limit = known[trigger.metric], effective_threshold(trigger, budget)
+            if trigger.metric not in metric_values:
+                metric_values[trigger.metric] = METRICS[trigger.metric](occasion)
+            value, limit = metric_values[trigger.metric], effective_threshold(trigger, budget)
             holds = holds and COMPARISONS[trigger.op](value, limit)
             values.append(value)
             limits.append(limit)
