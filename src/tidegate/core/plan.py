@@ -34,7 +34,6 @@ from tidegate.core.policy.policy import (
     TriggerContext,
     TriggerReading,
     judge_rule,
-    measure_for_triggers,
 )
 from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
@@ -129,15 +128,15 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
     later = len(view.items_since_reply()) if moment == "turn_end" else 0
-    size = measure_for_triggers(at.policy, view, at.budget)
-    occasion = TriggerContext(view, at.budget, at.policy, size, 0, recovery, later)
+    occasion = TriggerContext(view, at.budget, at.policy, recovery=recovery, later_messages=later)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.tokens_after < decision.tokens_before
-            size = measure_for_triggers(at.policy, view, at.budget)
-            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery, later)
+            occasion = TriggerContext(
+                view, at.budget, at.policy, compacted=compacted, recovery=recovery, later_messages=later
+            )
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)

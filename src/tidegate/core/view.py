@@ -248,11 +248,6 @@ class View:
         return self.system_tokens + self.tools_tokens + self.compaction_tokens
 
     @property
-    def read_tokens(self) -> int:
-        """The tokens of the messages, without those that the provider itself leaves out."""
-        return self.tokens - self.cleared_tokens
-
-    @property
     def message_count(self) -> int:
         """The number of messages that the model sees."""
         return len(self.items)
