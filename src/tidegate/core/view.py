@@ -29,19 +29,18 @@ from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import (
-    ARCHIVED,
     INTERRUPTED,
     LEDGER,
     PIN,
     TOOL_RESULT,
     KindIndex,
     Message,
-    Result,
     Text,
     Tool,
     calls_of,
     compacts_history,
     is_user_request,
+    resolve_visibility,
     result_of,
 )
 from tidegate.core.notes import (
@@ -110,17 +109,6 @@ def _make_item(message: Message, tokens: int, meter: Meter | None) -> Item:
 def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
     """The same item with another count."""
     return msgspec.structs.replace(item, tokens=tokens, metered_tokens=item.metered_tokens if meter else tokens)
-
-
-def resolve_visibility(message: Message) -> Message | None:
-    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
-    if message.agent_visible:
-        return message
-    result = result_of(message)
-    if result is None:
-        return None
-    stub = Result(result.call_id, (Text("[archived]"),), result.error)
-    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
 
 
 def _is_said_after(ident: str, seq: int) -> bool:
