@@ -297,6 +297,7 @@ class LogView(View):
         message = resolve_visibility(event.message)
         if message is None:
             return
+        calls = calls_of(message)
         item = _make_item(message, event.tokens, self.meter)
         self.total_tokens_said += item.tokens
         if message.role == "tool":
@@ -304,10 +305,9 @@ class LogView(View):
             return
         if message.role == "assistant" and compacts_history(message):
             item = self._start_from_compaction(item)
-        calls = [call.id for call in calls_of(message)]
         self._append(item, len(calls))
         if calls:
-            self.unanswered[message.id] = calls
+            self.unanswered[message.id] = [call.id for call in calls]
 
     def _start_from_compaction(self, item: Item) -> Item:
         """Leave out what the provider replaced by a block of this message. Returns the message without its tokens."""

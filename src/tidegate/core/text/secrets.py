@@ -185,7 +185,9 @@ class SecretMask:
     def _find_beginnings(self, text: str) -> list[int]:
         """Where lines begin that have a key which may go on in the next one: most texts have none."""
         starts = token_prefixes_in(text)
-        starts += [form[:SAMPLE] for form in self._forms if form[:SAMPLE] in text]
+        for form in self._forms:
+            if form[:SAMPLE] in text:
+                starts.append(form[:SAMPLE])
         beginnings: list[int] = []
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
             if beginnings and match.start() < beginnings[-1] + LAYOUT_CHARS // 2:
