@@ -109,8 +109,10 @@ class ThinkingWalk:
         return is_valid
 
     def _is_rejected(self, ident: str) -> bool:
+        if not self._rejected_seq:
+            return False
         seq = seq_of_id(f"m{ident[1:].partition('.')[0]}") if ident[:1] == "e" else seq_of_id(ident)
-        return bool(self._rejected_seq) and seq <= self._rejected_seq
+        return seq <= self._rejected_seq
 
     def _is_in_place(self, item: WalkedItem) -> bool:
         if not item.birth:  # nobody knows what was sent before it, unless the view had never been edited
