@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.laws.sampled_law import sampled_law
 from tests.wire.cases import Body, Case, places, replaced
 from tests.wire.rules_anthropic import ANTHROPIC
@@ -16,7 +17,6 @@ from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
 from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
 from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
