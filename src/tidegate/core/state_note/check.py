@@ -317,8 +317,8 @@ def _doubt_author(line: str, plain: str, cited: Sequence[str], originals: Origin
     if not leads:
         return ""
     words = set(_WORD.findall(plain.casefold())) - {"user"}
-    known = sum(word in originals.typed_text for word in words)
-    return _NOT_TYPED if words and known * 2 < len(words) else ""
+    user_words = sum(word in originals.typed_text for word in words)
+    return _NOT_TYPED if words and user_words * 2 < len(words) else ""
 
 
 def _has_words(text: str, quote: str) -> bool:
