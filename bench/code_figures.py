@@ -8,8 +8,9 @@
     python bench/code_figures.py --list course                 # the files of the gateway request and its calls
 
 Lines are those that are not blank. A file counts as met if Python runs a function of it. A switch is a call that begins
-in another file than the call before it: there a reader has to change the page. The gateway request is a streamed one of
-a known session, from the first byte of the request to the last byte of the answer, with a fake upstream.
+in another file than the call before it: there a reader has to change the page. A coroutine or a generator that goes on
+counts, too; how many of the switches are such ones is printed beside them. The gateway request is a streamed one of a
+known session, from the first byte of the request to the last byte of the answer, with a fake upstream.
 """
 
 import argparse
@@ -187,6 +188,7 @@ class Course:
         self.files: list[str] = []
         self.calls: list[tuple[str, str, str]] = []
         """The calls that are a switch: the file they come from, the file they lead to, the function."""
+        self.resumed_count = 0
         self._names: dict[str, str | None] = {}
         threading.setprofile(self._note)
 
@@ -200,16 +202,19 @@ class Course:
         name = self._names[path]
         if name is not None and (not self.files or self.files[-1] != name):
             self.calls.append((self.files[-1] if self.files else "", name, frame.f_code.co_qualname))
+            # The argument of RESUME is 0 where a function begins, else it says what the function waited for.
+            self.resumed_count += frame.f_code.co_code[frame.f_lasti + 1] > 0
             self.files.append(name)
 
     def start(self) -> None:
-        self.files, self.calls, self.is_on = [], [], True
+        self.files, self.calls, self.resumed_count, self.is_on = [], [], 0, True
         sys.setprofile(self._note)
 
     def stop(self, title: str) -> None:
         self.is_on = False
         sys.setprofile(None)
-        print(f"{title}: {len(set(self.files))} files, {max(len(self.files) - 1, 0)} switches")
+        resumed = f" ({self.resumed_count} where a coroutine or generator goes on)" if self.resumed_count else ""
+        print(f"{title}: {len(set(self.files))} files, {max(len(self.files) - 1, 0)} switches{resumed}")
 
 
 def print_session_courses(course: Course) -> None:

@@ -32,6 +32,7 @@ import msgspec
 from fuzz_gateway import find_tool_names, list_faults, read_answer
 from fuzz_requests import DIALECTS, MARK, ClientState, Json, draw_answer, encode_answer, mutate, write_json
 
+from tests.fake.issued_thinking import IssuedThinking
 from tidegate.core.errors import BadInput, BadRequest, GiveUp, TidegateError, TooSmall
 from tidegate.core.policy.policy import Policy
 from tidegate.gateway.bound_thinking import BoundThinking
@@ -47,7 +48,6 @@ from tidegate.session.managed_request import ClientRequest, ClientRequestReader,
 from tidegate.session.session import Session
 from tidegate.store.log import MemoryLog
 from tidegate.wire.anthropic.thinking_option import ANTHROPIC_THINKING
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.registry import get_dialect
 from tidegate.wire.splicing.units import HostUnit
 

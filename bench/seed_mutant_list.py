@@ -157,7 +157,7 @@ MUTANTS = [
     Mutant(
         "lines of the notice counted as lines shown",
         "core/stages/admission.py",
-        'return _Shown(kept, len(text), "characters")',
+        'return _Shown(chars, len(text), "characters")',
         'return _Shown(3, 1, "lines")',
         "DIG-07",
     ),
@@ -864,8 +864,8 @@ MUTANTS = [
     Mutant(
         "groups of at most two results",
         "core/turns.py",
-        'if item.message.role == "tool" and found:',
-        'if item.message.role == "tool" and found and len(found[-1]) < 3:',
+        'if item.message.role == "tool" and groups:',
+        'if item.message.role == "tool" and groups and len(groups[-1]) < 3:',
         "PIC-05 DIG-15",
     ),
     Mutant(
@@ -885,8 +885,8 @@ MUTANTS = [
     Mutant(
         "pressure as a share of the window",
         "core/policy/policy.py",
-        "else o.tokens / max(1, o.budget.capacity),",
-        "else o.tokens / max(1, o.budget.window or o.budget.capacity),",
+        "o.tokens / max(1, o.sizes.capacity) if",
+        "o.tokens / max(1, o.budget.window or o.sizes.capacity) if",
         "DIG-02",
     ),
     Mutant(
@@ -940,7 +940,7 @@ MUTANTS = [
     ),
     Mutant(
         "what the agent does not see is counted",
-        "core/view.py",
+        "core/messages.py",
         "    if message.agent_visible:",
         "    if True:",
         "AI-04",

@@ -13,11 +13,11 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
+from tests.fake.issued_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.core.messages import Call
 from tidegate.core.usage import Usage
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.request_check import find_request_faults
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 

@@ -15,6 +15,7 @@ from mistral_common.protocol.instruct.validator import ValidationMode, get_valid
 from mistral_common.tokens.tokenizers.base import TokenizerVersion
 
 from tests.laws.sampled_law import sampled_law
+from tests.wire.bedrock_profile import BEDROCK_PROFILE
 from tests.wire.histories import (
     HISTORIES,
     PICTURE,
@@ -41,7 +42,6 @@ from tidegate.core.messages import (
     texts_of,
 )
 from tidegate.wire.anthropic import validate as check_anthropic
-from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
 from tidegate.wire.parsing import ParsedRequest, repair_unicode
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.rendering.layout import is_blank

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.fake.words import Refusal, refusal
 from tidegate.core.usage import Usage
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 
 Json = dict[str, Any]
 BETA = "compact-2026-09-04"

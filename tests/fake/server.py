@@ -16,12 +16,12 @@ from urllib.parse import unquote
 
 import msgspec
 
+from tests.fake.issued_thinking import IssuedThinking, drops_misplaced_thinking
 from tests.fake.on_demand import OnDemandCompaction, encode_stream
 from tests.fake.words import Refusal, refusal, too_long
 from tidegate.core.usage import Usage
 from tidegate.models.token_counters import create_counter
 from tidegate.wire.answers import encode_response_body, encode_response_frames, encode_sse
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking, drops_misplaced_thinking
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
 

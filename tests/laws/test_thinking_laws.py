@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.scale import parametrize_pairs
 from tidegate import GiveUp, Request, Session
 from tidegate.core.events import ViewEdited
 from tidegate.presets import preset_names
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 
 Json = dict[str, Any]
 TOOLS = [{"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}]

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.fake.on_demand import BETA, OnDemandCompaction
 from tests.fake.words import Refusal
 from tests.session.noted import REQUEST, write_answer
@@ -12,7 +13,6 @@ from tidegate import Session
 from tidegate.core.usage import Usage
 from tidegate.session.summaries.model_question import CompactingModel, ModelAnswer, ModelQuestion, read_block
 from tidegate.wire.anthropic.dialect import DIALECT
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 
 Json = dict[str, Any]
 MODEL = "claude-opus-5-5"

@@ -3,9 +3,9 @@
 import base64
 from typing import Any
 
+from tests.fake.issued_thinking import IssuedThinking, drops_misplaced_thinking
 from tests.wire.cases import Body, Case
 from tidegate.wire.anthropic import validate as check_anthropic
-from tidegate.wire.anthropic import validate_thinking
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 
 SCHEMA = {"type": "object", "properties": {}}
@@ -232,10 +232,10 @@ ANTHROPIC = [
 
 def _bound(later: object, profile: ValidationProfile) -> list[RequestFault]:
     assert isinstance(later, dict)
-    issued = validate_thinking.IssuedThinking()
+    issued = IssuedThinking()
     for step in (1, 3):
         issued.issue({**NEXT, "messages": NEXT["messages"][:step]}, NEXT["messages"][step]["content"])
-    faults = [] if validate_thinking.drops_misplaced_thinking(later) else issued.find_faults(later)
+    faults = [] if drops_misplaced_thinking(later) else issued.find_faults(later)
     return faults + check_anthropic.AnthropicValidator.validate(later, profile)
 
 

@@ -1,7 +1,7 @@
 """Bedrock on the Anthropic form: the same structure, refused in its own words."""
 
+from tests.wire.bedrock_profile import BEDROCK_PROFILE
 from tests.wire.rules_anthropic import CALLED, M, U, ask, model, result, row, text, thinking, use, user
-from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
 
 BEDROCK = [
     row(

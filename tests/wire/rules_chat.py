@@ -3,8 +3,8 @@
 from typing import Any
 
 from tests.wire.cases import Body, Case
+from tests.wire.chat_demands import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tidegate.wire.openai_chat import validate as check_openai_chat
-from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.validation.faults import STRICT_PROFILE, ChatDemands, ValidationProfile
 

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.scale import scaled
 from tests.wire.histories import HISTORIES, TOOLS, FakeView, Seen, call, gave, said, told, view_of
 from tidegate.core.errors import BadInput
 from tidegate.core.messages import Tool
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.registry import DIALECTS
 from tidegate.wire.request import RequestRenderer
 from tidegate.wire.validation.faults import RequestFault

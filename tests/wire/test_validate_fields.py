@@ -10,10 +10,10 @@ from tests.wire import rules_chat as oc
 from tests.wire import rules_gemini as ge
 from tests.wire import rules_responses as rs
 from tests.wire.cases import GONE, Body, replaced
+from tests.wire.chat_demands import MINIMAX_DEMANDS
 from tidegate.wire.anthropic import validate as check_anthropic
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
-from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS
 from tidegate.wire.openai_responses import validate as check_openai_responses
 from tidegate.wire.validation.faults import STRICT_PROFILE, RequestFault, ValidationProfile
 

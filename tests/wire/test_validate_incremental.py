@@ -7,19 +7,19 @@ from typing import Any, NamedTuple
 import pytest
 from hypothesis import strategies as st
 
+from tests.fake.issued_thinking import IssuedThinking
 from tests.laws.sampled_law import sampled_law
+from tests.wire.bedrock_profile import BEDROCK_PROFILE
 from tests.wire.cases import Body, Case, places, replaced
+from tests.wire.chat_demands import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tests.wire.rules_anthropic import ANTHROPIC
 from tests.wire.rules_bedrock import BEDROCK
 from tests.wire.rules_chat import CHAT, MISTRAL, MISTRAL_DEMANDS
 from tests.wire.rules_gemini import GEMINI
 from tests.wire.rules_responses import RESPONSES
 from tidegate.wire.anthropic import validate as check_anthropic
-from tidegate.wire.anthropic.bedrock import BEDROCK_PROFILE
-from tidegate.wire.anthropic.validate_thinking import IssuedThinking
 from tidegate.wire.gemini import validate as check_gemini
 from tidegate.wire.openai_chat import validate as check_openai_chat
-from tidegate.wire.openai_chat.compatible_servers import MINIMAX_DEMANDS, MOONSHOT_DEMANDS, XAI_DEMANDS
 from tidegate.wire.openai_responses import validate as check_openai_responses
 from tidegate.wire.validation.faults import (
     RULE_DESCRIPTIONS,

@@ -220,7 +220,7 @@ def count_excess(view: View, budget: Budget) -> int:
     """By how many of our own tokens the history is over its room; 0 if it fits."""
     capacity, scale = budget.capacity, budget.scale
     over = measure_request(view, budget) - capacity
-    beyond_room = view.read_tokens + budget.fixed - math.floor(capacity / scale)
+    beyond_room = _count_read_tokens(view) + budget.fixed - math.floor(capacity / scale)
     return max(beyond_room, math.ceil(over / scale)) if over > 0 or beyond_room > 0 else 0
 
 
@@ -233,6 +233,36 @@ def measure_request(view: View, budget: Budget) -> int:
     if usage is None:
         return math.ceil((budget.fixed + view.tokens) * budget.scale)
     return usage.input_tokens + math.ceil(view.tokens_since_report * budget.scale)
+
+
+class RequestSizes(NamedTuple):
+    """What triggers compare: the next request and the history in it, and how large both may be.
+
+    `request` and `capacity` are in the provider's tokens, the others in our own. `is_limited`: a limit is known.
+    """
+
+    request: int
+    history: int
+    capacity: int
+    room: int
+    held_room: int
+    is_limited: bool
+
+
+def measure_sizes(view: View, budget: Budget) -> RequestSizes:
+    return RequestSizes(
+        measure_request(view, budget),
+        _count_read_tokens(view),
+        budget.capacity,
+        budget.room,
+        budget.held_room,
+        not budget.is_limit_unknown,
+    )
+
+
+def _count_read_tokens(view: View) -> int:
+    """The tokens of the messages, without those that the provider itself leaves out."""
+    return view.tokens - view.cleared_tokens
 
 
 def measure_by_meter(view: View, budget: Budget) -> int:

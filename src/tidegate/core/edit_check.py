@@ -11,27 +11,27 @@ _DEFECT = "This is a defect of the stage that made the edit; please report it."
 
 def check_edits(view: View, edits: tuple[Edit, ...], *, may_touch_newest: bool = False) -> None:
     """Raise BadEdit if edits would cut a group, break a pair of call and result, or touch the newest user message."""
-    known = {item.message.id: item.message for item in view.items}
+    messages = {item.message.id: item.message for item in view.items}
     orphans = {item.message.id for item in view.orphans}
-    dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
-    replaced = {edit.id for edit in edits if isinstance(edit, Replace)}
-    missing = (dropped - known.keys() - orphans) | (replaced - known.keys())
+    dropped_ids = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    replaced_ids = {edit.id for edit in edits if isinstance(edit, Replace)}
+    missing = (dropped_ids - messages.keys() - orphans) | (replaced_ids - messages.keys())
     if missing:
         raise BadEdit(f"An edit names messages that are not in the view: {sorted(missing)[:5]}.", _DEFECT)
-    if view.newest_request in dropped | replaced and not (may_touch_newest or _repeats_newest(view, edits)):
+    if view.newest_request in dropped_ids | replaced_ids and not (may_touch_newest or _repeats_newest(view, edits)):
         raise BadEdit("An edit touches the newest user message.", _DEFECT)
     caller_of: dict[str, str] = {}
     ends: set[str] = {""}
     for group in split_groups(view):
         ids = group.ids
-        if 0 < sum(ident in dropped for ident in ids) < len(ids):
+        if 0 < sum(ident in dropped_ids for ident in ids) < len(ids):
             raise BadEdit(f"A drop would cut the group of {ids[0]}.", _DEFECT)
         caller_of.update(dict.fromkeys(ids, ids[0]))
         ends.add(ids[-1])
-    open_calls = {caller: list(calls) for caller, calls in view.unanswered.items() if caller not in dropped}
+    open_calls = {caller: list(calls) for caller, calls in view.unanswered.items() if caller not in dropped_ids}
     for edit in edits:
         if isinstance(edit, Replace):
-            _check_replace(known[edit.id], edit.parts)
+            _check_replace(messages[edit.id], edit.parts)
         elif isinstance(edit, Insert) and edit.message.role == "tool":
             _check_answer(edit, open_calls.get(caller_of.get(edit.after_id, ""), []))
         elif isinstance(edit, Insert) and (calls_of(edit.message) or edit.after_id not in ends):

@@ -74,22 +74,22 @@ def _messages_of(what: EventPayload) -> list[Message]:
     return [edit.message for edit in what.edits if isinstance(edit, Insert)] if isinstance(what, ViewEdited) else []
 
 
-def _check_report(seq: int, used: UsageReported) -> str:
-    if not 0 <= used.log_head < seq:
-        return f"it reports on a request made at record {used.log_head}"
+def _check_report(seq: int, report: UsageReported) -> str:
+    if not 0 <= report.log_head < seq:
+        return f"it reports on a request made at record {report.log_head}"
     names = ("counted_tokens", "input_tokens", "output_tokens", "cache_read", "cache_write", "shared_messages")
-    counts = {name: getattr(used, name) for name in names}
-    if isinstance(used, HourWriteReported):
-        counts["cache_write_1h"] = used.cache_write_1h
+    counts = {name: getattr(report, name) for name in names}
+    if isinstance(report, HourWriteReported):
+        counts["cache_write_1h"] = report.cache_write_1h
     return _check_counts(counts)
 
 
-def _check_note(seq: int, noted: NoteAdded) -> str:
-    if isinstance(noted, BranchStarted) and not (noted.text.isdecimal() and noted.edit < seq):
+def _check_note(seq: int, note: NoteAdded) -> str:
+    if isinstance(note, BranchStarted) and not (note.text.isdecimal() and note.edit < seq):
         return "it continues the conversation after an event that is not before it"
-    if not is_note(noted, RequestWeighed):
+    if not is_note(note, RequestWeighed):
         return ""
-    request = read_note(noted, RequestWeighed)
+    request = read_note(note, RequestWeighed)
     if request is None:
         return "it does not say which request was refused"
     if not request.log_head < seq:

@@ -66,11 +66,11 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
     With the first branch that is read, the fold starts over and passes over the events of the other branches.
     """
     skip: frozenset[int] = frozenset()
-    seen = 0
-    hidden: list[EventSpan] | None = None
+    last_toggle = 0
+    other_branches: list[EventSpan] | None = None
     while True:
         view = LogView(meter, skip)
-        spans = iter(hidden or ())
+        spans = iter(other_branches or ())
         span = next(spans, None)
         try:
             for event in read():
@@ -80,17 +80,17 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
                 if span is not None and event.seq >= span.first:
                     continue  # on another branch: also its reports, so that a repeated request has the same bytes
                 if isinstance(what, BranchStarted):
-                    if hidden is None:
-                        hidden = hidden_spans(_check_branch_points(find_branch_points(read())))
+                    if other_branches is None:
+                        other_branches = hidden_spans(_check_branch_points(find_branch_points(read())))
                         raise RefoldNeeded
                     view.start_branch(event)
                 elif is_note(what, *REFOLD_NOTES):
                     view.pass_over(event)
                     undone, redone = read_note(what, EditUndone), read_note(what, EditRedone)
-                    if event.seq > seen and (toggle := undone or redone) is not None:
-                        seen, seq = event.seq, toggle.edit
+                    if event.seq > last_toggle and (toggle := undone or redone) is not None:
+                        last_toggle, seq = event.seq, toggle.edit
                         if not seq:
-                            raise fold_error(seen, "it names no edit")
+                            raise fold_error(last_toggle, "it names no edit")
                         skip = skip | {seq} if undone is not None else skip - {seq}
                         raise RefoldNeeded
                 else:

@@ -217,6 +217,17 @@ def read_out_compaction(message: Message) -> Message:
     return msgspec.structs.replace(message, parts=parts)
 
 
+def resolve_visibility(message: Message) -> Message | None:
+    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
+    if message.agent_visible:
+        return message
+    result = result_of(message)
+    if result is None:
+        return None
+    stub = Result(result.call_id, (Text("[archived]"),), result.error)
+    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
+
+
 def text_of(message: Message) -> str:
     if len(message.parts) == 1:  # nearly all are
         only = message.parts[0]

@@ -31,7 +31,7 @@ class Note(Protocol):
         """The event for the log."""
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
+    def unpack(cls, note: NoteAdded) -> Self:
         """The note of an event with this topic. It raises what is wrong with the text."""
 
 
@@ -48,7 +48,7 @@ class MarkNote(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
+    def unpack(cls, note: NoteAdded) -> Self:
         return cls()
 
 
@@ -62,8 +62,8 @@ class TextNote(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, self.text)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(noted.text)
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(note.text)
 
 
 class JsonNote(msgspec.Struct, frozen=True):
@@ -86,8 +86,8 @@ class JsonNote(msgspec.Struct, frozen=True):
             return None
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return msgspec.json.decode(noted.text, type=cls)
+    def unpack(cls, note: NoteAdded) -> Self:
+        return msgspec.json.decode(note.text, type=cls)
 
 
 class ToggleNote(msgspec.Struct, frozen=True):
@@ -100,8 +100,8 @@ class ToggleNote(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, str(self.edit))
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(read_edit_number(noted.text))
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(read_edit_number(note.text))
 
 
 class HookNote(msgspec.Struct, frozen=True):
@@ -115,8 +115,8 @@ class HookNote(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, f"{self.hook}: {self.text}")
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        hook, _, text = noted.text.partition(": ")
+    def unpack(cls, note: NoteAdded) -> Self:
+        hook, _, text = note.text.partition(": ")
         return cls(hook, text)
 
 
@@ -135,8 +135,8 @@ class SystemSet(msgspec.Struct, frozen=True):
         return (HostNote if self.by_host else NoteAdded)(self.topic, self.text, self.tokens)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(noted.text, noted.tokens, isinstance(noted, HostNote))
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(note.text, note.tokens, isinstance(note, HostNote))
 
 
 class ToolsSet(msgspec.Struct, frozen=True):
@@ -152,9 +152,9 @@ class ToolsSet(msgspec.Struct, frozen=True):
         return (HostNote if self.by_host else NoteAdded)(self.topic, text, self.tokens)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        tools = msgspec.json.decode(noted.text, type=tuple[Tool, ...])
-        return cls(tools, noted.tokens, isinstance(noted, HostNote))
+    def unpack(cls, note: NoteAdded) -> Self:
+        tools = msgspec.json.decode(note.text, type=tuple[Tool, ...])
+        return cls(tools, note.tokens, isinstance(note, HostNote))
 
 
 class EditUndone(ToggleNote, frozen=True):
@@ -179,8 +179,8 @@ class ContentForgotten(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, " ".join(self.places))
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(tuple(noted.text.split()))
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(tuple(note.text.split()))
 
 
 class ViewCleared(MarkNote, frozen=True):
@@ -214,12 +214,12 @@ class RequestWeighed(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, f"{self.log_head} {self.counted_tokens} {self.model}", self.tokens)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        head, _, rest = noted.text.partition(" ")
-        counted, _, model = rest.partition(" ")
-        if not (head.isdecimal() and counted.isdecimal() and len(head) < 12 and len(counted) < 12):
+    def unpack(cls, note: NoteAdded) -> Self:
+        head, _, rest = note.text.partition(" ")
+        tokens_text, _, model = rest.partition(" ")
+        if not (head.isdecimal() and tokens_text.isdecimal() and len(head) < 12 and len(tokens_text) < 12):
             raise ValueError("it does not say which request was refused")
-        return cls(int(head), int(counted), model, noted.tokens)
+        return cls(int(head), int(tokens_text), model, note.tokens)
 
 
 class LogImported(TextNote, frozen=True):
@@ -250,8 +250,8 @@ class ContextCleared(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, tokens=self.tokens)
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(noted.tokens)
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(note.tokens)
 
 
 class RuleFruitless(TextNote, frozen=True):
@@ -271,8 +271,8 @@ class KeyUsed(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, f"{self.messages} {self.key}")
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        count, _, key = noted.text.partition(" ")
+    def unpack(cls, note: NoteAdded) -> Self:
+        count, _, key = note.text.partition(" ")
         if not (count.isdecimal() and len(count) < 20):
             raise ValueError("it names no number of messages")
         return cls(int(count), key)
@@ -578,8 +578,8 @@ class HiddenCalls(msgspec.Struct, frozen=True):
         return NoteAdded(self.topic, msgspec.json.encode(self.calls).decode())
 
     @classmethod
-    def unpack(cls, noted: NoteAdded) -> Self:
-        return cls(msgspec.json.decode(noted.text, type=tuple[HiddenCall, ...]))
+    def unpack(cls, note: NoteAdded) -> Self:
+        return cls(msgspec.json.decode(note.text, type=tuple[HiddenCall, ...]))
 
 
 class StoredAnswerNote(JsonNote, frozen=True, omit_defaults=True):

@@ -34,7 +34,6 @@ from tidegate.core.policy.policy import (
     TriggerContext,
     TriggerReading,
     judge_rule,
-    measure_for_triggers,
 )
 from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.stages.guard import guard_history
@@ -129,15 +128,15 @@ def run_moment(moment: Moment, at: PlanContext) -> PlanRun:
     compacted = 0
     retry_target = _retry_target(at) if moment == "overflow" else None
     later = len(view.items_since_reply()) if moment == "turn_end" else 0
-    size = measure_for_triggers(at.policy, view, at.budget)
-    occasion = TriggerContext(view, at.budget, at.policy, size, 0, recovery, later)
+    occasion = TriggerContext(view, at.budget, at.policy, recovery=recovery, later_messages=later)
     for rule in at.policy.moments.get(moment, ()):
         verdict = judge_rule(rule, occasion, at.now)
         if verdict.fires:
             decision = yield from _act(rule, moment, str(verdict.why), at)
             compacted += decision.acted and decision.tokens_after < decision.tokens_before
-            size = measure_for_triggers(at.policy, view, at.budget)
-            occasion = TriggerContext(view, at.budget, at.policy, size, compacted, recovery, later)
+            occasion = TriggerContext(
+                view, at.budget, at.policy, compacted=compacted, recovery=recovery, later_messages=later
+            )
         else:
             decision = Decision(moment, rule.name, rule.stage, False, verdict.why, view.tokens, view.tokens)
         decisions.append(decision)
@@ -173,19 +172,19 @@ def _touches_loop_start(edits: Sequence[Edit], at: PlanContext) -> bool:
 def _without_bound_thinking(edits: tuple[Edit, ...], at: PlanContext) -> tuple[Edit, ...]:
     """The edits, and for each later message one that takes out signed thinking, which is bound to what is before it."""
     edit_index = EditIndex(edits)
-    found: list[Edit] = []
+    new_edits: list[Edit] = []
     is_changed = any(not insert.after_id for insert in edit_index.inserts)
     for item in at.view.items:
         message, new = item.message, edit_index.replaced.get(item.message.id)
         is_changed = is_changed or message.id in edit_index.dropped or new is not None
         parts = new.parts if new is not None else message.parts
         if is_changed and message.id not in edit_index.dropped and _has_signed_thinking(parts):
-            kept = tuple(part for part in parts if not (isinstance(part, Thinking) and part.block))
-            tokens = at.budget.count(Message(message.role, kept))
-            found.append(Replace(message.id, kept, tokens, new.kind if new is not None else None))
+            other_parts = tuple(part for part in parts if not (isinstance(part, Thinking) and part.block))
+            tokens = at.budget.count(Message(message.role, other_parts))
+            new_edits.append(Replace(message.id, other_parts, tokens, new.kind if new is not None else None))
         is_changed = is_changed or bool(edit_index.inserts_after(message.id))
-    replaced_ids = {edit.id for edit in found if isinstance(edit, Replace)}
-    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in replaced_ids)), *found)
+    replaced_ids = {edit.id for edit in new_edits if isinstance(edit, Replace)}
+    return (*(edit for edit in edits if not (isinstance(edit, Replace) and edit.id in replaced_ids)), *new_edits)
 
 
 def _retry_target(at: PlanContext) -> int:
@@ -219,26 +218,28 @@ def _guard_target(at: PlanContext, retry_target: int | None) -> int | None:
 
 def _run_guard(moment: Moment, target: int, at: PlanContext) -> Generator[PlanStep, StepAnswer, list[Decision]]:
     """Fit the history into the target. If both do not fit, the ledger shrinks, not the newest request."""
-    view, seen = at.view, hide_ledger(at.view)
-    held = view.tokens - seen.tokens
-    newest = next((item.tokens for item in seen.items if item.message.id == view.newest_request), 0)
+    view, visible = at.view, hide_ledger(at.view)
+    ledger_tokens = view.tokens - visible.tokens
+    newest = next((item.tokens for item in visible.items if item.message.id == view.newest_request), 0)
     spare = target - newest if newest <= target else target // 2
     limit = min(ledger_allowance(at.policy, view, at.budget), spare // 2)
-    outcome = guard_history(seen, at.budget, target=target - min(held, limit))
-    if outcome.empty and held <= limit:
+    outcome = guard_history(visible, at.budget, target=target - min(ledger_tokens, limit))
+    if outcome.empty and ledger_tokens <= limit:
         return []
     edits = _with_token_counts(outcome.edits, at)
-    rest = seen.tokens + count_token_change(seen, edits)
-    ledger = update_ledger(at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - held)
+    rest = visible.tokens + count_token_change(visible, edits)
+    ledger = update_ledger(
+        at.policy, view, edits, at.budget, limit, min(target, view.tokens - 1) - rest - ledger_tokens
+    )
     outcome = _with_tally(outcome, ledger)
     if _touches_loop_start(ledger.edits, at):
         outcome = msgspec.structs.replace(outcome, why=f"{outcome.why}; {_LOOP_WITHOUT_THINKING}")
     return [(yield from _commit("guard", moment, "", outcome, at, ledger.edits, newest=True))]
 
 
-def _with_tally(outcome: Outcome, kept: LedgerUpdate) -> Outcome:
+def _with_tally(outcome: Outcome, ledger: LedgerUpdate) -> Outcome:
     """The outcome with the ledger's counts in its reason, which is stored with the edit."""
-    counts = str(kept.tally or "")
+    counts = str(ledger.tally or "")
     return msgspec.structs.replace(outcome, why=make_sentence(outcome.why, counts)) if counts else outcome
 
 
@@ -312,9 +313,9 @@ def _carry_out(
 def _update_ledger_within(edits: tuple[Edit, ...], spare: int, at: PlanContext) -> LedgerUpdate:
     """Check a transaction for the facts it removes. The ledger may take at most `spare` tokens to keep them."""
     most = ledger_allowance(at.policy, at.view, at.budget)
-    held = at.view.tokens - hide_ledger(at.view).tokens
+    ledger_tokens = at.view.tokens - hide_ledger(at.view).tokens
     ledger = update_ledger(at.policy, at.view, edits, at.budget, most, spare)
-    return ledger._replace(lost=ledger.lost and held + spare < most)
+    return ledger._replace(lost=ledger.lost and ledger_tokens + spare < most)
 
 
 def _commit(
@@ -362,16 +363,16 @@ def _keep_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
     if not first or not view.items or view.items[0].message.id != first:
         return edits
     results = {item.message.id: item.message for item in takewhile(_is_result, view.items[1:])}
-    found: list[Edit] = []
+    new_edits: list[Edit] = []
     for edit in edits:
         if isinstance(edit, Insert) and not edit.after_id:
             edit = msgspec.structs.replace(edit, after_id=first)
         elif isinstance(edit, Drop) and first in edit.ids:
             edit = Drop(tuple(ident for ident in edit.ids if ident != first and ident not in results))
-            found += [_make_pointer(message) for message in results.values()]
+            new_edits += [_make_pointer(message) for message in results.values()]
         if not (isinstance(edit, Replace) and edit.id == first) and edit != Drop(()):
-            found.append(edit)
-    return tuple(found)
+            new_edits.append(edit)
+    return tuple(new_edits)
 
 
 def _place_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
@@ -382,17 +383,17 @@ def _place_compaction(edits: tuple[Edit, ...], view: View) -> tuple[Edit, ...]:
     """
     block = find_new_compaction(edits)
     assert block is not None
-    dropped, last = EditIndex(edits).dropped, view.items[-1].message.id
-    covered = takewhile(lambda item: item.message.id in dropped or item.message.kind == LEDGER, view.items)
-    ledger = [item for item in covered if item.message.id not in dropped]
-    moved = [Insert(item.message, last, item.tokens) for item in ledger]
+    dropped_ids, last = EditIndex(edits).dropped, view.items[-1].message.id
+    first_items = takewhile(lambda item: item.message.id in dropped_ids or item.message.kind == LEDGER, view.items)
+    ledger = [item for item in first_items if item.message.id not in dropped_ids]
+    ledger_inserts = [Insert(item.message, last, item.tokens) for item in ledger]
     rest = [
         msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) else edit
         for edit in edits
         if edit is not block
     ]
     drop = (Drop(tuple(item.message.id for item in ledger)),) if ledger else ()
-    return (msgspec.structs.replace(block, after_id=""), *drop, *moved, *rest)
+    return (msgspec.structs.replace(block, after_id=""), *drop, *ledger_inserts, *rest)
 
 
 def _is_result(item: Item) -> bool:
@@ -409,24 +410,24 @@ def _make_pointer(message: Message) -> Replace:
 def _with_token_counts(edits: Sequence[Edit], at: PlanContext) -> tuple[Edit, ...]:
     """The same edits with the token counts of their new content."""
     roles = {item.message.id: item.message.role for item in at.view.items}
-    done: list[Edit] = []
+    new_edits: list[Edit] = []
     for edit in edits:
         if isinstance(edit, Replace):
             message = Message(roles.get(edit.id, "user"), edit.parts)
             edit = msgspec.structs.replace(edit, tokens=at.budget.count(message))
         elif isinstance(edit, Insert):
             edit = msgspec.structs.replace(edit, tokens=at.budget.count(edit.message))
-        done.append(edit)
-    return tuple(done)
+        new_edits.append(edit)
+    return tuple(new_edits)
 
 
 def count_token_change(view: View, edits: Sequence[Edit]) -> int:
     """The difference in tokens that a transaction makes to the view."""
     cost = {item.message.id: item.tokens for item in view.items}
-    dropped = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
-    total = -sum(cost.get(ident, 0) for ident in dropped)
+    dropped_ids = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
+    total = -sum(cost.get(ident, 0) for ident in dropped_ids)
     for edit in edits:
-        if isinstance(edit, Replace) and edit.id not in dropped:
+        if isinstance(edit, Replace) and edit.id not in dropped_ids:
             total += edit.tokens - cost.get(edit.id, 0)
         elif isinstance(edit, Insert):
             total += edit.tokens

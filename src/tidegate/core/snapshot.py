@@ -71,9 +71,9 @@ _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(_Frozen)
 
 
-def freeze_view(view: View, **replaced: Any) -> bytes:
-    """The view as bytes. Equal views give equal bytes. `replaced` are fields to freeze with another value."""
-    fields = view.fields() | replaced
+def freeze_view(view: View, **overrides: Any) -> bytes:
+    """The view as bytes. Equal views give equal bytes. `overrides` are fields to freeze with another value."""
+    fields = view.fields() | overrides
     same = {name: fields[name] for name in _SAME_FIELDS}
     frozen = _Frozen(version=SNAPSHOT_VERSION, skip=tuple(sorted(view.skipped_edits)), **same)
     return encode_into_bytes(_encoder, frozen)

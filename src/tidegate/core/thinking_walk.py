@@ -81,9 +81,9 @@ class ThinkingWalk:
         """The birth of an answer to the messages so far; empty if it does not matter."""
         return f"{self._chain.hex()} {self._last}" if self._binds_prefix else ""
 
-    def step(self, item: WalkedItem, sent: Message | None = None) -> bool:
-        """Whether the signed data of the next message may be sent. `sent` is the message as a host has it."""
-        message = sent or item.message
+    def step(self, item: WalkedItem, host_message: Message | None = None) -> bool:
+        """Whether the signed data of the next message may be sent. `host_message` is the message as a host has it."""
+        message = host_message or item.message
         block = compaction_of(message)
         if block is not None and block.horizon and not self._takes_blocks:
             return False
@@ -109,8 +109,10 @@ class ThinkingWalk:
         return is_valid
 
     def _is_rejected(self, ident: str) -> bool:
+        if not self._rejected_seq:
+            return False
         seq = seq_of_id(f"m{ident[1:].partition('.')[0]}") if ident[:1] == "e" else seq_of_id(ident)
-        return bool(self._rejected_seq) and seq <= self._rejected_seq
+        return seq <= self._rejected_seq
 
     def _is_in_place(self, item: WalkedItem) -> bool:
         if not item.birth:  # nobody knows what was sent before it, unless the view had never been edited

@@ -61,13 +61,13 @@ class Turn(NamedTuple):
 
 def split_groups(view: View) -> list[Group]:
     """The groups of a view, in order. Each of its messages is in one of them."""
-    found: list[list[Item]] = []
+    groups: list[list[Item]] = []
     for item in view.items:
-        if item.message.role == "tool" and found:
-            found[-1].append(item)
+        if item.message.role == "tool" and groups:
+            groups[-1].append(item)
         else:
-            found.append([item])
-    return [Group(tuple(items)) for items in found]
+            groups.append([item])
+    return [Group(tuple(items)) for items in groups]
 
 
 def split_turns(view: View) -> list[Turn]:
@@ -90,16 +90,16 @@ def count_newest_groups(units: Sequence[Group], *, messages: int | None = None, 
 
     The group that crosses the number of messages is counted; the one that crosses the number of tokens is not.
     """
-    count = used = taken = 0
+    count = total = groups = 0
     for group in reversed(units):
         if messages is not None and count >= messages:
             break
-        used += group.tokens
-        if tokens is not None and used > tokens and taken:
+        total += group.tokens
+        if tokens is not None and total > tokens and groups:
             break
         count += len(group.items)
-        taken += 1
-    return taken
+        groups += 1
+    return groups
 
 
 def tool_names_by_call(items: Sequence[Item]) -> dict[str, str]:

@@ -29,19 +29,18 @@ from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
 from tidegate.core.messages import (
-    ARCHIVED,
     INTERRUPTED,
     LEDGER,
     PIN,
     TOOL_RESULT,
     KindIndex,
     Message,
-    Result,
     Text,
     Tool,
     calls_of,
     compacts_history,
     is_user_request,
+    resolve_visibility,
     result_of,
 )
 from tidegate.core.notes import (
@@ -112,17 +111,6 @@ def weighed_again(item: Item, tokens: int, meter: Meter | None) -> Item:
     return msgspec.structs.replace(item, tokens=tokens, metered_tokens=item.metered_tokens if meter else tokens)
 
 
-def resolve_visibility(message: Message) -> Message | None:
-    """How a message enters the view: as it is, not at all, or (an invisible result, whose call needs one) as a stub."""
-    if message.agent_visible:
-        return message
-    result = result_of(message)
-    if result is None:
-        return None
-    stub = Result(result.call_id, (Text("[archived]"),), result.error)
-    return msgspec.structs.replace(message, parts=(stub,), kind=ARCHIVED)
-
-
 def _is_said_after(ident: str, seq: int) -> bool:
     return seq_of_id(ident) > seq
 
@@ -134,28 +122,28 @@ class _AppliedEdits(NamedTuple):
     first: int
 
 
-def _apply_edits(changed: EditIndex, before: Sequence[Item], meter: Meter | None, seq: int) -> _AppliedEdits:
+def _apply_edits(edit_index: EditIndex, before: Sequence[Item], meter: Meter | None, seq: int) -> _AppliedEdits:
     """What a transaction, the event `seq`, makes of these items.
 
     An insert goes to the head if asked to, or if the message it names has gone (an earlier edit was undone).
     """
-    known = {item.message.id for item in before}
-    lost = [insert for insert in changed.inserts if not insert.after_id or insert.after_id not in known]
-    items = [_make_item(insert.message, insert.tokens, meter) for insert in lost]
+    ids = {item.message.id for item in before}
+    head_inserts = [insert for insert in edit_index.inserts if not insert.after_id or insert.after_id not in ids]
+    items = [_make_item(insert.message, insert.tokens, meter) for insert in head_inserts]
     first = 0 if items else len(before)
     for item in before:
         ident = item.message.id
-        new = changed.replaced.get(ident)
-        behind = changed.inserts_after(ident) if ident else []
-        if ident in changed.dropped or new is not None:
+        new = edit_index.replaced.get(ident)
+        behind = edit_index.inserts_after(ident) if ident else []
+        if ident in edit_index.dropped or new is not None:
             first = min(first, len(items))
-        if new is not None and ident not in changed.dropped:
+        if new is not None and ident not in edit_index.dropped:
             kind = item.message.kind if new.kind is None else new.kind
-            given = tuple(rules_given(item))
+            rules = tuple(rules_given(item))
             birth = item.birth
             item = _make_item(msgspec.structs.replace(item.message, parts=new.parts, kind=kind), new.tokens, meter)
-            item.edited, item.rules, item.birth = seq, given, birth
-        if ident not in changed.dropped:
+            item.edited, item.rules, item.birth = seq, rules, birth
+        if ident not in edit_index.dropped:
             items.append(item)
         if behind:
             first = min(first, len(items))
@@ -248,11 +236,6 @@ class View:
         return self.system_tokens + self.tools_tokens + self.compaction_tokens
 
     @property
-    def read_tokens(self) -> int:
-        """The tokens of the messages, without those that the provider itself leaves out."""
-        return self.tokens - self.cleared_tokens
-
-    @property
     def message_count(self) -> int:
         """The number of messages that the model sees."""
         return len(self.items)
@@ -306,25 +289,25 @@ class LogView(View):
         except Exception as fault:  # a log may hold anything
             raise fold_error(event.seq, type(fault).__name__) from fault
 
-    def _say(self, added: MessageAdded) -> None:
+    def _say(self, event: MessageAdded) -> None:
         self.said_seq = self.head
-        if is_user_request(added.message):
+        if is_user_request(event.message):
             self.total_turns += 1
             self.recoveries = 0
-        seen = resolve_visibility(added.message)
-        if seen is None:
+        message = resolve_visibility(event.message)
+        if message is None:
             return
-        item = _make_item(seen, added.tokens, self.meter)
+        calls = calls_of(message)
+        item = _make_item(message, event.tokens, self.meter)
         self.total_tokens_said += item.tokens
-        if seen.role == "tool":
+        if message.role == "tool":
             self._answer(item)
             return
-        if seen.role == "assistant" and compacts_history(seen):
+        if message.role == "assistant" and compacts_history(message):
             item = self._start_from_compaction(item)
-        calls = [call.id for call in calls_of(seen)]
         self._append(item, len(calls))
         if calls:
-            self.unanswered[seen.id] = calls
+            self.unanswered[message.id] = [call.id for call in calls]
 
     def _start_from_compaction(self, item: Item) -> Item:
         """Leave out what the provider replaced by a block of this message. Returns the message without its tokens."""
@@ -350,10 +333,10 @@ class LogView(View):
     def _answer(self, item: Item) -> None:
         """Put a result after its call. Unless its group is the last one, later items move."""
         result = result_of(item.message)
-        wanted = result.call_id if result else ""
+        call_id = result.call_id if result else ""
         for caller in reversed(self.unanswered):
-            if wanted in self.unanswered[caller]:
-                self._strike(caller, wanted)
+            if call_id in self.unanswered[caller]:
+                self._strike(caller, call_id)
                 place = self._group_end(caller)
                 if place == len(self.items):
                     self._append(item)
@@ -364,7 +347,7 @@ class LogView(View):
         for place in range(len(self.items) - 1, -1, -1):
             old = self.items[place].message
             old_result = result_of(old) if old.kind == INTERRUPTED else None
-            if old_result is not None and old_result.call_id == wanted:
+            if old_result is not None and old_result.call_id == call_id:
                 self._moved()
                 self._rebuild([*self.items[:place], item, *self.items[place + 1 :]], place)
                 return
@@ -416,28 +399,28 @@ class LogView(View):
         """Continue after an earlier event, up to which this view was folded. Signed data and the report stay valid."""
         self.head = self.edited_seq = self.prefix_seq = event.seq
 
-    def _use(self, used: UsageReported) -> None:
-        if not is_plausible_report(used.counted_tokens, used.input_tokens):
+    def _use(self, report: UsageReported) -> None:
+        if not is_plausible_report(report.counted_tokens, report.input_tokens):
             return
-        ratio = self.scale_by_model.get(used.model)
+        ratio = self.scale_by_model.get(report.model)
         if ratio is None:  # a first report says little if the request was short: most of it was framing
-            ratio = (used.input_tokens + _FIRST_REPORT_PRIOR) / (used.counted_tokens + _FIRST_REPORT_PRIOR)
-        self.scale_by_model[used.model] = calibrate_ratio(ratio, used.counted_tokens, used.input_tokens)
-        if used.log_head >= self.edited_seq:
-            self.usage = used
+            ratio = (report.input_tokens + _FIRST_REPORT_PRIOR) / (report.counted_tokens + _FIRST_REPORT_PRIOR)
+        self.scale_by_model[report.model] = calibrate_ratio(ratio, report.counted_tokens, report.input_tokens)
+        if report.log_head >= self.edited_seq:
+            self.usage = report
             self.tokens_since_report = self.metered_since_report = 0
-            for item in self.items_after(used.log_head):
+            for item in self.items_after(report.log_head):
                 self.tokens_since_report += item.tokens
                 self.metered_since_report += item.metered_tokens
 
-    def _note(self, noted: NoteAdded) -> None:
-        kind = kind_of(noted)
-        if kind in REFOLD_NOTES or isinstance(noted, BranchStarted):
+    def _note(self, note: NoteAdded) -> None:
+        kind = kind_of(note)
+        if kind in REFOLD_NOTES or isinstance(note, BranchStarted):
             raise RefoldNeeded
         if kind in (SystemSet, ToolsSet, SignaturesRefused, AnswerBirth):
-            self._note_head(noted)
+            self._note_head(note)
         elif kind is StateNote:
-            self.state_note, self.state_note_seq = noted.text, self.head
+            self.state_note, self.state_note_seq = note.text, self.head
         elif kind is ViewCleared:
             self.state_note, self.state_note_seq = "", 0
             self.compaction_id, self.compaction_tokens, self.covered_items = "", 0, []
@@ -445,45 +428,45 @@ class LogView(View):
             self._moved()
             self._rebuild([], 0)
         elif kind is ContextCleared:
-            self.cleared_tokens = min(max(noted.tokens, 0), self.tokens)
+            self.cleared_tokens = min(max(note.tokens, 0), self.tokens)
         elif kind is TurnStarted:
             self.started_turns = self.total_turns
         elif kind is RequestWeighed:
-            self._weigh(RequestWeighed.unpack(noted))
+            self._weigh(RequestWeighed.unpack(note))
         elif kind is RequestOverflowed:
             self.recoveries += 1
         elif kind is RuleFruitless:
             self.fruitless_rules = {rule: at for rule, at in self.fruitless_rules.items() if at == self.changed_seq}
-            self.fruitless_rules[RuleFruitless.unpack(noted).text] = self.changed_seq
+            self.fruitless_rules[RuleFruitless.unpack(note).text] = self.changed_seq
         elif kind is ModelNote:
-            self.model_note = noted.text
+            self.model_note = note.text
         elif kind is LogImported:
             self._forget_reports()
 
     def _weigh(self, request: RequestWeighed) -> None:
         """A provider refused a request for its length and said it: raise the scale at once."""
-        model, counted, tokens = request.model, request.counted_tokens, request.tokens
-        self._use(UsageReported(model, request.log_head, counted, tokens))
-        if is_plausible_report(counted, tokens):
-            self.scale_by_model[model] = max(self.scale_by_model[model], min(tokens / counted, 3.0))
+        model, own_count, tokens = request.model, request.counted_tokens, request.tokens
+        self._use(UsageReported(model, request.log_head, own_count, tokens))
+        if is_plausible_report(own_count, tokens):
+            self.scale_by_model[model] = max(self.scale_by_model[model], min(tokens / own_count, 3.0))
 
-    def _note_head(self, noted: NoteAdded) -> None:
+    def _note_head(self, note: NoteAdded) -> None:
         """A note about what signed thinking is bound to."""
-        if (birth := read_note(noted, AnswerBirth)) is not None:
+        if (birth := read_note(note, AnswerBirth)) is not None:
             place = next((n for n in reversed(range(len(self.items))) if self.items[n].message.role == "assistant"), -1)
             if place >= 0:
                 self.items[place] = msgspec.structs.replace(self.items[place], birth=birth.text)
-        elif kind_of(noted) is SignaturesRefused:
+        elif kind_of(note) is SignaturesRefused:
             self.rejected_seq = self.head
             self._moved()
             self._rebuild(self.items, 0)
         else:
-            if (system := read_note(noted, SystemSet)) is not None:
+            if (system := read_note(note, SystemSet)) is not None:
                 self.system, self.system_at = system.text, self.head
                 self.system_tokens = min(max(system.tokens, 0), MAX_TOKEN_COUNT)
                 by_host = system.by_host
             else:
-                change = ToolsSet.unpack(noted)
+                change = ToolsSet.unpack(note)
                 self.tools, self.tools_at, by_host = change.tools, self.head, change.by_host
                 self.tools_tokens = min(max(change.tokens, 0), MAX_TOKEN_COUNT)
             self._fixed_changed(by_host)
@@ -559,10 +542,10 @@ class LogView(View):
                 return fits_its_length(item.tokens, item.message)
             return not (edited or _is_said_after(item.message.id, since))
 
-        def counted(item: Item) -> Item:
+        def count_again(item: Item) -> Item:
             if self.compaction_id and item.message.id == self.compaction_id:
-                known = weighed_again(item, self.compaction_tokens, self.meter)
-                if not is_trusted(known):
+                first = weighed_again(item, self.compaction_tokens, self.meter)
+                if not is_trusted(first):
                     self.compaction_tokens = count_message(item.message, counter, thinking=thinking)
                 return item
             if is_trusted(item):
@@ -570,12 +553,12 @@ class LogView(View):
             tokens = count_message(item.message, counter, thinking=thinking)
             return item if tokens == item.tokens else weighed_again(item, tokens, self.meter)
 
-        items = [counted(item) for item in self.items]
+        items = [count_again(item) for item in self.items]
         if items != self.items:
             self.items, self.tokens = items, sum(item.tokens for item in items)
             self.metered = sum(item.metered_tokens for item in items)
             self.usage = None  # it was compared with the old count
-        self.orphans = list(map(counted, self.orphans))
+        self.orphans = list(map(count_again, self.orphans))
         if edited or not self._fixed_fits():
             self.system_tokens, self.tools_tokens = count_system(self.system, counter), count_tools(self.tools, counter)
         reported = self.fixed_tokens + REQUEST_OVERHEAD + self.tokens - self.tokens_since_report

@@ -24,10 +24,11 @@ from tidegate.core.messages import (
     Thinking,
     Tool,
     encode_into_bytes,
+    resolve_visibility,
 )
 from tidegate.core.notes import N, StateNote, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.text.user_rules import rules_of
-from tidegate.core.view import Item, View, resolve_visibility
+from tidegate.core.view import Item, View
 
 _MAX_SEARCHED_CHARS = 1024 * 1024
 """A longer text is not searched: it is left out of snapshots as if it contained a secret."""

@@ -13,7 +13,7 @@ from tidegate.wire.dialect import Dialect
 from tidegate.wire.limits import MAX_ANSWER_VALUES, LimitExceeded, has_too_many_values
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.streaming.reply import Reply
-from tidegate.wire.streaming.sse import SseReader, decode_frame
+from tidegate.wire.streaming.sse import SseReader, decode_frames
 
 _MAX_COPY_BYTES: Final = 32_000_000
 _MAX_REASON: Final = 80  # characters
@@ -78,7 +78,10 @@ class AnswerCopy:
         return len(data)
 
     def _read_events(self, reader: SseReader, data: bytes) -> int:
-        before_last = self._take(map(decode_frame, reader.feed(data)))
+        frames, fault = decode_frames(reader.feed(data))
+        before_last = self._take(frames)
+        if fault is not None:
+            raise fault
         if before_last is None:
             return len(data)
         return reader.ends[before_last - 1] if before_last else 0

@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from tidegate.core.errors import BadInput, GiveUp, SystemMessageWarning, TidegateError
 from tidegate.core.events import Event, EventPayload, HourWriteReported, MessageAdded, NoteAdded, UsageReported
 from tidegate.core.log_fold import fold_log
-from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts
+from tidegate.core.messages import Message, Tool, encode_into_bytes, mark_texts, resolve_visibility
 from tidegate.core.notes import AnswerBirth, KeyUsed, SideCost, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.thinking_walk import has_signed_data
 from tidegate.core.tokens.counting import REQUEST_OVERHEAD, TokenCounter, count_message, count_system, count_tools
-from tidegate.core.view import LogView, Meter, RefoldNeeded, View, resolve_visibility
+from tidegate.core.view import LogView, Meter, RefoldNeeded, View
 from tidegate.session.history import History
 from tidegate.session.recall import recall_message
 from tidegate.session.serial_calls import RunFold, SerialCalls, run_fold, run_in_thread, run_read

@@ -15,7 +15,6 @@ from tidegate.core.policy.policy import (
     TriggerContext,
     judge_rule,
     measure_fill,
-    measure_for_triggers,
 )
 from tidegate.core.policy.trigger_text import make_sentence
 from tidegate.core.sweep.cost_model import CachePrices
@@ -135,7 +134,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
     """Return how far away the next sweep of this policy is; None if it has none that waits for the fill."""
     if now is not None:
         budget = priced_now(view, budget, now)
-    occasion = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
+    occasion = TriggerContext(view, budget, policy)
     for rule in policy.moments.get("before_call", ()):
         fills = [trigger.value for condition in rule.when for trigger in condition if trigger.metric == FILL_METRIC]
         if fills:
@@ -143,7 +142,7 @@ def forecast_sweep(policy: Policy, view: View, budget: Budget, now: float | None
             growth = max(1.0, view.total_tokens_said / max(1, view.reply_count))
             due = judge_rule(rule, occasion, now or 0.0).fires
             return SweepOutlook(
-                measure_fill(occasion.tokens, view.tokens, budget),
+                measure_fill(occasion.tokens, view.tokens, occasion.sizes.capacity, occasion.sizes.room),
                 math.ceil(max(fills) * budget.held_room),
                 due,
                 growth,

@@ -38,12 +38,12 @@ from tidegate.core.events import (
 )
 from tidegate.core.ledger.writer import held_rules
 from tidegate.core.message_key import hash_message
-from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request
+from tidegate.core.messages import INTERRUPTED, Message, Tool, compacts_history, is_user_request, resolve_visibility
 from tidegate.core.notes import AnswerBirth, ContextCleared, SystemSet, ToolsSet
 from tidegate.core.plan import Decision
 from tidegate.core.thinking_walk import BORN_ELSEWHERE, ThinkingWalk, has_signed_data, seq_of_id
 from tidegate.core.tokens.counting import count_message, count_system, count_tools
-from tidegate.core.view import Item, View, resolve_visibility
+from tidegate.core.view import Item, View
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS
 from tidegate.session.continuation import Continuation, choose_record_tokens
 from tidegate.session.conversation import make_encodable

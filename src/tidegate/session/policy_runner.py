@@ -112,7 +112,7 @@ class PolicyRunner:
         self._budget: Budget | None = None
         self._budget_state: tuple[object, ...] = ()
         self._divided: Budget | None = None  # without what is worth holding, which each event changes
-        self._divided_key: tuple[int | None, int, float, int, float] = (0, 0, 0.0, 0, 0.0)
+        self._divided_key: tuple[int | None, tuple[int, ...], float, int, float] = (0, (), 0.0, 0, 0.0)
         self.holds_turn_note = False
         self.is_summary_running: Callable[[], bool] = lambda: False
         self.writes_ahead: Callable[[Moment], bool] = lambda _: False
@@ -158,13 +158,13 @@ class PolicyRunner:
         limits = (self._model_window, self.learned_window, self.max_output, self.keeps_output, self.cache_lifetime)
         state = (view, view.head, view.usage, fixed, limits)  # one request asks several times in the same state
         if self._budget is None or self._budget_state != state:
-            self._budget, self._budget_state = self._update_budget(view), state
+            self._budget, self._budget_state = self._update_budget(view, fixed), state
         return self._budget
 
-    def _update_budget(self, view: View) -> Budget:
+    def _update_budget(self, view: View, fixed: tuple[int, ...]) -> Budget:
         output, lifetime = self.kept_output, self._find_cache_lifetime(view)
         scale = view.scale_by_model.get(self.live.model, 1.0)
-        key = (self.known_window, view.fixed_tokens, scale, output, lifetime)
+        key = (self.known_window, fixed, scale, output, lifetime)
         if self._divided is None or self._divided_key != key:
             self._divided, self._divided_key = self._make_budget(view, lifetime), key
         return limit_held(view, self._divided, self.policy.holding)
@@ -177,9 +177,10 @@ class PolicyRunner:
         return max(self.cache_lifetime, reported) or self._prices.lifetime
 
     def _make_budget(self, view: View, lifetime: float) -> Budget:
+        known_window = self.known_window
         budget = make_budget(
             view,
-            window=self.window,
+            window=known_window or self._assumed_window,
             reserve=self.reserve,
             counter=self.live.counter,
             model=self.live.model,
@@ -188,7 +189,7 @@ class PolicyRunner:
             max_output=self.kept_output,
             prices=self._prices._replace(lifetime=lifetime),
         )
-        return budget if self.known_window else note_assumed_window(budget)
+        return budget if known_window else note_assumed_window(budget)
 
     def _report_assumed_window(self) -> None:
         """Warn once that the window is a guess: a Python warning and a note in the log."""

@@ -35,7 +35,7 @@ from tidegate.core.notes import (
 )
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.plan import PlanContext
-from tidegate.core.policy.policy import METRICS, Moment, Rule, TriggerContext, measure_for_triggers
+from tidegate.core.policy.policy import METRICS, Moment, Rule, TriggerContext
 from tidegate.core.state_note.answer import AnswerUnusable, parse_answer
 from tidegate.core.state_note.block import find_askable_groups, find_asked_range
 from tidegate.core.state_note.check import check_sections, find_marked_lines
@@ -228,7 +228,7 @@ class StateNotes:
         """How much of the room is used, as a share of what the sweep waits for."""
         rule = self._find_rule()
         view, budget, policy = self._view, self._runner.budget, self._runner.policy
-        context = TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget))
+        context = TriggerContext(view, budget, policy)
         limits = [
             condition[0].value
             for condition in (rule.when if rule else ())

@@ -103,7 +103,7 @@ class KeptLog:
 
     def _encode_records(self, events: Sequence[Event]) -> list[bytes]:
         check_sequence(self.head, events)
-        return [encode_event(event) for event in events]
+        return list(map(encode_event, events))
 
     def _move_large_records(self, records: list[bytes]) -> list[bytes]:
         return [self._move_to_blob(record) if len(record) > MAX_INLINE_BYTES else record for record in records]

@@ -115,5 +115,7 @@ def read_usage(usage: Mapping[str, object]) -> Usage:
 
 def read_compaction_usage(usage: Mapping[str, object]) -> Usage | None:
     """Read what a compaction by the provider cost; None if there was none."""
-    readers = (form.read_compaction for form in _list_forms() if form.read_compaction is not None)
-    return next((cost for read in readers if (cost := read(usage)) is not None), None)
+    for form in _list_forms():
+        if form.read_compaction is not None and (cost := form.read_compaction(usage)) is not None:
+            return cost
+    return None

@@ -40,7 +40,7 @@ from tidegate.agent.hooks.actions import (
 from tidegate.core.config.values import quote_value
 from tidegate.core.errors import BadInput
 from tidegate.core.notes import HookFailed, HookFired, HookLogged, read_note
-from tidegate.core.policy.policy import METRICS, TriggerContext, measure_for_triggers
+from tidegate.core.policy.policy import METRICS, TriggerContext
 from tidegate.core.text.clip import clip_chars
 from tidegate.session.session import Session
 from tidegate.session.summaries.drivers import AsyncSummarizer
@@ -189,9 +189,11 @@ def _is_remembered(hook: Hook) -> bool:
 def _make_context(moment: HookMoment, session: Session) -> HookContext:
     """Return the context of a hook. Sizes are measured as the policy of the session measures them."""
     view, budget, policy = session.view, session.budget, session.policy
-    tokens = measure_for_triggers(policy, view, budget)
-    pressure = METRICS["pressure"](TriggerContext(view, budget, policy, tokens))
-    return HookContext(moment, session, view.total_turns, tokens, view.message_count, view.tool_call_count, pressure)
+    sizes = TriggerContext(view, budget, policy)
+    pressure = METRICS["pressure"](sizes)
+    return HookContext(
+        moment, session, view.total_turns, sizes.tokens, view.message_count, view.tool_call_count, pressure
+    )
 
 
 def hook_action_name(hook: Hook) -> str:

@@ -112,8 +112,8 @@ def _make_text(kind: type, value: object) -> object:
 
 def node_id(node: YamlNode) -> str:
     """The id of an item of a list, by which it is named; "" if it has none."""
-    found = node.value.get("id") if isinstance(node.value, dict) else None
-    return found.value if found is not None and isinstance(found.value, str) else ""
+    id_node = node.value.get("id") if isinstance(node.value, dict) else None
+    return id_node.value if id_node is not None and isinstance(id_node.value, str) else ""
 
 
 def _inner_node(node: YamlNode, key: str | int) -> YamlNode:
@@ -130,8 +130,8 @@ def _resolve_union(hint: Any, value: object) -> Any:
     rest = [choice for choice in get_args(hint) if choice is not NoneType]
     if len(rest) == 1:
         return rest[0]
-    named = value.get(_TAG) if isinstance(value, dict) else None
-    return _tagged_structs(hint).get(named, hint) if isinstance(named, str) else hint
+    tag = value.get(_TAG) if isinstance(value, dict) else None
+    return _tagged_structs(hint).get(tag, hint) if isinstance(tag, str) else hint
 
 
 def _tagged_structs(hint: Any) -> Mapping[str, Any]:

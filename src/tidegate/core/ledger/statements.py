@@ -43,23 +43,23 @@ _SCRIPT_CHARS: Final = 2_000
 
 
 def statements_of(
-    gone: Sequence[Message],
+    lost_messages: Sequence[Message],
     described: frozenset[str] = frozenset(),
     *,
     lines: Sequence[LedgerLine] = (),
     every: Sequence[Message] = (),
 ) -> list[LedgerLine]:
-    """The statements about the messages in `gone`, oldest first.
+    """The statements about `lost_messages`, oldest first.
 
     `described`: messages whose calls are in a note of the view, with their commands and outcomes. `lines`: those that
     the ledger has. `every`: all messages of the view, in order; what came later says what is still true.
     """
-    every = every or gone
-    results = {result.call_id: message for message in gone if (result := result_of(message)) is not None}
+    every = every or lost_messages
+    results = {result.call_id: message for message in lost_messages if (result := result_of(message)) is not None}
     open_lines, ran, reported = list[LedgerLine](), dict[str, LedgerLine](), list[LedgerLine]()
     endings = _find_endings(every)
-    todos = [*_find_open_todos(every, gone, lines), *_find_tasks(every, gone, lines)]
-    for message in reversed(gone):
+    todos = [*_find_open_todos(every, lost_messages, lines), *_find_tasks(every, lost_messages, lines)]
+    for message in reversed(lost_messages):
         for call in calls_of(message):
             answer = results.get(call.id)
             if answer is None:
@@ -71,14 +71,14 @@ def statements_of(
                 reported += parse_work_report(answer)
             if message.id not in described and len(ran) < _COMMANDS:
                 _add_command(call, endings.get(call.id, answer), ran)
-    stays = {message.id for message in every} - {message.id for message in gone}
+    stays = {message.id for message in every} - {message.id for message in lost_messages}
     listed = {subject_of(line) for line in lines}
     changes = [line for line in follow_changes(every, lines) if line.ident not in stays or subject_of(line) in listed]
     return [*todos, *reversed(open_lines), *changes, *reversed(ran.values()), *reported]
 
 
 def _find_open_todos(
-    every: Sequence[Message], gone: Sequence[Message], lines: Sequence[LedgerLine]
+    every: Sequence[Message], lost_messages: Sequence[Message], lines: Sequence[LedgerLine]
 ) -> list[LedgerLine]:
     """The open items of the newest to-do list, if it leaves.
 
@@ -95,7 +95,7 @@ def _find_open_todos(
             is_answered = is_answered or (message.role == "assistant" and not calls_of(message))
     if over:
         return [LedgerLine("open", over, _LIST_IS_OVER)] if listed else []
-    for message in reversed(gone):
+    for message in reversed(lost_messages):
         for call in calls_of(message):
             if message_place(message) == newest and _is_list(call):
                 items = open_todos_of(parse_call_arguments(call))[:_TODOS] or ([_NOTHING_OPEN] if listed else [])
@@ -116,9 +116,11 @@ def _task_changes_of(messages: Sequence[Message]) -> Iterator[tuple[Message, Tas
                 yield message, change
 
 
-def _find_tasks(every: Sequence[Message], gone: Sequence[Message], lines: Sequence[LedgerLine]) -> list[LedgerLine]:
+def _find_tasks(
+    every: Sequence[Message], lost_messages: Sequence[Message], lines: Sequence[LedgerLine]
+) -> list[LedgerLine]:
     """The open tasks of a list with one call for each task that leave, and those in the ledger that are closed now."""
-    leaving = {message.id for message in gone}
+    leaving = {message.id for message in lost_messages}
     subjects = {match[1]: line.text[match.end() :] for line in lines if (match := _TASK.match(line.text))}
     subjects_by_task = dict(subjects)
     states: dict[str, tuple[str, TaskChange]] = {}
@@ -197,15 +199,15 @@ def _add_command(call: Call, answer: Message, ran: dict[str, LedgerLine]) -> Non
         ran[command] = LedgerLine("ran", answer.id, f"{find_subject(call)}{OUTCOME}{outcome or NO_OUTPUT}")
 
 
-def drop_old_todos(lines: Sequence[LedgerLine], known: Sequence[Message]) -> list[LedgerLine]:
+def drop_old_todos(lines: Sequence[LedgerLine], messages: Sequence[Message]) -> list[LedgerLine]:
     """The lines without items of a to-do list that a later one replaced, among them or in one of these messages."""
-    lists = [message_place(message) for message in known if any(map(_is_list, calls_of(message)))]
+    lists = [message_place(message) for message in messages if any(map(_is_list, calls_of(message)))]
     todos = [line for line in lines if _is_todo(line)]
     newest = max([*lists, *(line.place for line in todos)], default=0)
     old = {line for line in todos if line.place < newest}
     tasks = [(match[1], line) for line in lines if line.what == "open" and (match := _TASK.match(line.text))]
     last = dict(tasks)
-    closed = {change.number for _, change in _task_changes_of(known) if change.is_closed}
+    closed = {change.number for _, change in _task_changes_of(messages) if change.is_closed}
     for number, line in tasks:
         if line is not last[number] or number in closed or line.text.endswith(_TASK_CLOSED):
             old.add(line)

@@ -98,10 +98,10 @@ def hide_ledger(view: View) -> View:
         return view
     visible = view.copy()
     visible.items = view.items[:]
-    held = [visible.items.pop(place) for place in reversed(places)]
-    held.reverse()
-    visible.ledger_items, visible.settled_count = held, places[-1] + 1 - len(held)
-    for item in held:
+    ledger_items = [visible.items.pop(place) for place in reversed(places)]
+    ledger_items.reverse()
+    visible.ledger_items, visible.settled_count = ledger_items, places[-1] + 1 - len(ledger_items)
+    for item in ledger_items:
         visible.tokens -= item.tokens
         visible.metered -= item.metered_tokens
     return visible
@@ -136,34 +136,34 @@ def update_ledger(
 
     The ledger has at most `most` tokens afterwards. All additions together cost at most `spare` tokens.
     """
-    held = [view.items[place] for place in view.kind_index.find(view.items, LEDGER)]
-    size = sum(item.tokens for item in held)
+    ledger_items = [view.items[place] for place in view.kind_index.find(view.items, LEDGER)]
+    size = sum(item.tokens for item in ledger_items)
     whole = ledger_share_of(policy) > 0 and not _shows_state_note(edits)
-    if not held and min(most, spare) <= 0:
+    if not ledger_items and min(most, spare) <= 0:
         return LedgerUpdate(add_recall_note(view, edits, budget, spare) if whole else tuple(edits))
-    edits = _move_inserts_after_ledger(edits, held)
+    edits = _move_inserts_after_ledger(edits, ledger_items)
     pointed = _add_recall_pointers(view, edits, budget, max(0, spare) // 2) if whole else _PointedEdits(edits)
     limit = min(most, size + spare - pointed.cost)
-    lines = every = parse_ledger("\n".join(text_of(item.message) for item in held))
+    lines = every = parse_ledger("\n".join(text_of(item.message) for item in ledger_items))
     if not whole and ledger_share_of(policy):
         lines = [line for line in every if line.lays_down]
     check = LossCheck(view, pointed.edits, lines, facts=whole)
-    after = _find_place(view, edits) if whole else held[-1].message.id if held else ""
+    after = _find_place(view, edits) if whole else ledger_items[-1].message.id if ledger_items else ""
     if len(lines) < len(every):
-        ledger = _rewrite_ledger(check, held, limit, budget, after)
+        ledger = _rewrite_ledger(check, ledger_items, limit, budget, after)
     else:
-        ledger = _write_ledger(check, pointed.edits, held, limit, budget, after)
-    done = pointed.edits
+        ledger = _write_ledger(check, pointed.edits, ledger_items, limit, budget, after)
+    pointed_edits = pointed.edits
     if check.reaches(ledger.lines):  # the ledger names the range: the note of the guard is not needed
-        done = tuple(edit for edit in done if not _is_recall_note_insert(edit))
+        pointed_edits = tuple(edit for edit in pointed_edits if not _is_recall_note_insert(edit))
     tally = check.tally(ledger.lines, pointed.named) if whole else None
-    return LedgerUpdate((*ledger.edits, *done), tally, check.loses_rules(ledger.lines))
+    return LedgerUpdate((*ledger.edits, *pointed_edits), tally, check.loses_rules(ledger.lines))
 
 
 def held_rules(view: View) -> list[LedgerLine]:
     """The rules and pins in force, each once: those in the ledger, then those in messages of the view."""
-    covered = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
-    ledger_lines: dict[str, LedgerLine] = {line.text: line for line in covered}
+    lines_before = (line for item in view.covered_items for line in rules_covered(item, view.removed_rules))
+    ledger_lines: dict[str, LedgerLine] = {line.text: line for line in lines_before}
     for item in view.items:
         if item.message.kind == LEDGER:
             lines = [line for line in parse_ledger(text_of(item.message)) if line.lays_down]
@@ -176,15 +176,15 @@ def held_rules(view: View) -> list[LedgerLine]:
 def without_rule(view: View, rule: LedgerLine, budget: Budget) -> tuple[Edit, ...]:
     """The edits that remove a rule: from the ledger and the pins, and from what the ledger takes up later."""
     text = rule.text
-    held = [item.message for item in view.items if item.message.kind == LEDGER]
-    lines = parse_ledger("\n".join(map(text_of, held)))
-    kept = [line for line in lines if not (line.lays_down and line.text == text)]
+    ledger_messages = [item.message for item in view.items if item.message.kind == LEDGER]
+    lines = parse_ledger("\n".join(map(text_of, ledger_messages)))
+    other_lines = [line for line in lines if not (line.lays_down and line.text == text)]
     edits: list[Edit] = []
-    if len(kept) < len(lines):
-        edits.append(Drop(tuple(message.id for message in held)))
-        if kept:
-            message = _make_ledger_message(kept, headed=True)
-            edits.append(Insert(message, held[0].id, budget.count(message)))
+    if len(other_lines) < len(lines):
+        edits.append(Drop(tuple(message.id for message in ledger_messages)))
+        if other_lines:
+            message = _make_ledger_message(other_lines, headed=True)
+            edits.append(Insert(message, ledger_messages[0].id, budget.count(message)))
     pins = [item for item in view.items if item.message.kind == PIN]
     pin_ids = tuple(pin.message.id for pin in pins if any(line.text == text for line in rules_held(pin, {})))
     return (*edits, *([Drop(pin_ids)] if pin_ids else []), RemoveRule(text, rule.ident))
@@ -213,19 +213,23 @@ _NO_EDITS: Final = _LedgerEdits()
 
 
 def _write_ledger(
-    check: LossCheck, edits: Sequence[Edit], held: list[Item], limit: int, budget: Budget, after: str
+    check: LossCheck, edits: Sequence[Edit], ledger_items: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
     """Extend the ledger after the message `after`. Rewrite it if it must shrink, or if messages before it change."""
     dropped_ids = {ident for edit in edits if isinstance(edit, Drop) for ident in edit.ids}
     new = check.wanted()
-    size = sum(item.tokens for item in held)
-    if size > limit or any(item.message.id in dropped_ids for item in held) or (held and check.changes_before_ledger):
-        return _rewrite_ledger(check, held, limit, budget, after)
-    if not new or not (check.moves or held or _has_rules(new)):
+    size = sum(item.tokens for item in ledger_items)
+    if (
+        size > limit
+        or any(item.message.id in dropped_ids for item in ledger_items)
+        or (ledger_items and check.changes_before_ledger)
+    ):
+        return _rewrite_ledger(check, ledger_items, limit, budget, after)
+    if not new or not (check.moves or ledger_items or _has_rules(new)):
         return _NO_EDITS
-    ledger = _extend_ledger(check.lines, new, held, limit, budget, after)
-    if held and dropped_ids and not check.reaches(ledger.lines):  # every dropped message must be recallable
-        return _rewrite_ledger(check, held, limit, budget, after)
+    ledger = _extend_ledger(check.lines, new, ledger_items, limit, budget, after)
+    if ledger_items and dropped_ids and not check.reaches(ledger.lines):  # every dropped message must be recallable
+        return _rewrite_ledger(check, ledger_items, limit, budget, after)
     return ledger
 
 
@@ -238,9 +242,9 @@ def _has_rules(lines: Iterable[LedgerLine]) -> bool:
     return any(line.lays_down for line in lines)
 
 
-def _move_inserts_after_ledger(edits: Sequence[Edit], held: list[Item]) -> tuple[Edit, ...]:
+def _move_inserts_after_ledger(edits: Sequence[Edit], ledger_items: list[Item]) -> tuple[Edit, ...]:
     """The edits with inserts at the head moved after a ledger at the head, because stages do not see it."""
-    last = held[-1].message.id if held else ""
+    last = ledger_items[-1].message.id if ledger_items else ""
     return tuple(
         msgspec.structs.replace(edit, after_id=last) if isinstance(edit, Insert) and not edit.after_id else edit
         for edit in edits
@@ -275,21 +279,21 @@ def _fit_ledger(
 
 
 def _extend_ledger(
-    old: list[LedgerLine], new: list[LedgerLine], held: list[Item], limit: int, budget: Budget, after: str
+    old: list[LedgerLine], new: list[LedgerLine], ledger_items: list[Item], limit: int, budget: Budget, after: str
 ) -> _LedgerEdits:
-    room = limit - sum(item.tokens for item in held)
-    fitted = _fit_ledger(new, room, budget, headed=not held, limit=limit)
+    room = limit - sum(item.tokens for item in ledger_items)
+    fitted = _fit_ledger(new, room, budget, headed=not ledger_items, limit=limit)
     if fitted is None:
         return _NO_EDITS
     message, some = fitted
     return _LedgerEdits((Insert(message, after, budget.count(message)),), (*old, *some))
 
 
-def _rewrite_ledger(check: LossCheck, held: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
+def _rewrite_ledger(check: LossCheck, ledger_items: list[Item], limit: int, budget: Budget, after: str) -> _LedgerEdits:
     """One new message in place of all messages of the ledger."""
     every = join_left_ranges(check.list_rewritten())
     fitted = _fit_ledger(every, limit, budget, headed=True, limit=limit) if limit >= _MIN_LEDGER_TOKENS else None
-    edits: list[Edit] = [Drop(tuple(item.message.id for item in held))] if held else []
+    edits: list[Edit] = [Drop(tuple(item.message.id for item in ledger_items))] if ledger_items else []
     if fitted is None:
         return _LedgerEdits(tuple(edits), ())
     message, some = fitted
@@ -323,8 +327,8 @@ class _PointedEdits(NamedTuple):
 def _add_recall_pointers(view: View, edits: Sequence[Edit], budget: Budget, spare: int) -> _PointedEdits:
     """Add a recall pointer to each shortened message that has none."""
     messages = {item.message.id: item.message for item in view.items}
-    done: list[Edit] = []
-    cost = named = 0
+    pointed_edits: list[Edit] = []
+    cost = pointers = 0
     for edit in edits:
         old = messages.get(edit.id) if isinstance(edit, Replace) else None
         if isinstance(edit, Replace) and old is not None:
@@ -337,9 +341,9 @@ def _add_recall_pointers(view: View, edits: Sequence[Edit], budget: Budget, spar
                 if says:
                     cost += tokens - edit.tokens
                     edit = msgspec.structs.replace(edit, parts=parts, tokens=tokens)
-            named += says
-        done.append(edit)
-    return _PointedEdits(tuple(done), cost, named)
+            pointers += says
+        pointed_edits.append(edit)
+    return _PointedEdits(tuple(pointed_edits), cost, pointers)
 
 
 def _count_visible_chars(text: str) -> int:

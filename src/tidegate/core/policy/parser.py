@@ -66,54 +66,54 @@ def parse_policy(
     tree = read_yaml(text, source) if isinstance(text, str) else text
     top = tree.fields("a policy", POLICY_KEYS)
     declared = _declared(top)
-    known = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
+    values = _override_settings(declared, settings or {}, source=source, ignore_unknown=ignore_unknown)
     positions: dict[str, SourcePosition] = {}
     moments: dict[str, tuple[Rule, ...]] = {}
     if "moments" in top:
         for moment, node in top["moments"].fields("moments", MOMENTS, "moment").items():
-            rules = [_rule(rule, moment, known, stages, positions) for rule in node.items(f"moment {moment}")]
+            rules = [_rule(rule, moment, values, stages, positions) for rule in node.items(f"moment {moment}")]
             moments[moment] = tuple(rule for rule in rules if rule is not None)
-        _check_choices(known, _compared_values(top["moments"], declared.settings), SourcePosition(source, 0))
+        _check_choices(values, _compared_values(top["moments"], declared.settings), SourcePosition(source, 0))
     stem = source.replace("\\", "/").rpartition("/")[2].removesuffix(".yaml")
     return Policy(
         name=top["name"].text("name") if "name" in top else stem,
         about=top["about"].text("about").strip() if "about" in top else "",
-        settings=known,
+        settings=values,
         aliases=declared.aliases,
         moments=moments,
-        reserve=int(_number(top.get("reserve"), "reserve", known)),
+        reserve=int(_number(top.get("reserve"), "reserve", values)),
         meter=_meter(top["meter"]) if "meter" in top else "",
-        window=_tokens(top.get("window"), "window", known),
-        default_window=_tokens(top.get("default_window"), "default_window", known),
-        unknown_window=_unknown_window(top, known),
-        max_output=_tokens(top.get("max_output"), "max_output", known) or 0,
-        unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", known),
-        retention=_tokens(top.get("retention"), "retention", known) or 0,
-        recoveries=int(_number(top["recoveries"], "recoveries", known)) if "recoveries" in top else 2,
+        window=_tokens(top.get("window"), "window", values),
+        default_window=_tokens(top.get("default_window"), "default_window", values),
+        unknown_window=_unknown_window(top, values),
+        max_output=_tokens(top.get("max_output"), "max_output", values) or 0,
+        unknown_limit=_tokens(top.get("unknown_limit"), "unknown_limit", values),
+        retention=_tokens(top.get("retention"), "retention", values) or 0,
+        recoveries=int(_number(top["recoveries"], "recoveries", values)) if "recoveries" in top else 2,
         context=_context(top["context"], declared.settings, _rule_ids(top.get("moments")))
         if "context" in top
         else None,
-        holding=_holding(top["holding"], known) if "holding" in top else None,
+        holding=_holding(top["holding"], values) if "holding" in top else None,
     )
 
 
 def _holding(node: YamlNode, settings: _Settings) -> Holding:
     """The terms for a sweep before the room is full."""
-    given = node.fields("holding", Holding._fields)
-    least = int(_number(given.get("least"), "least in holding", settings))
-    leaves = float(_number(given.get("leaves"), "leaves in holding", settings, whole=False))
+    fields = node.fields("holding", Holding._fields)
+    least = int(_number(fields.get("least"), "least in holding", settings))
+    leaves = float(_number(fields.get("leaves"), "leaves in holding", settings, whole=False))
     return Holding(least, min(leaves, 1.0))
 
 
 def _context(node: YamlNode, settings: _Settings, rule_ids: Collection[str]) -> PolicyContext:
     """What this policy takes over of an agent's context: keys that are settings of it, and a rule by its id."""
-    given = node.fields("context", ("settings", "automatic_rule"))
+    fields = node.fields("context", ("settings", "automatic_rule"))
     names: set[str] = set()
-    for each in given["settings"].items("settings of context") if "settings" in given else ():
+    for each in fields["settings"].items("settings of context") if "settings" in fields else ():
         if (name := each.text("a setting of context")) not in settings:
             raise each.place.make_error(f"context names no setting: {quote_value(name)}.", suggest_name(name, settings))
         names.add(name)
-    rule = given.get("automatic_rule")
+    rule = fields.get("automatic_rule")
     if rule is not None and rule.text("automatic_rule") not in rule_ids:
         remedy = suggest_name(rule.text("automatic_rule"), rule_ids)
         raise rule.place.make_error(f"automatic_rule names no rule: {rule}.", remedy)
@@ -159,27 +159,27 @@ def _declared(top: Mapping[str, YamlNode]) -> _DeclaredSettings:
 
 
 def _override_settings(
-    declared: _DeclaredSettings, given: Mapping[str, object], *, source: str, ignore_unknown: bool = False
+    declared: _DeclaredSettings, values: Mapping[str, object], *, source: str, ignore_unknown: bool = False
 ) -> _Settings:
-    """The settings with `given` values, each of the type of its default. A number may be null."""
+    """The settings with these values, each of the type of its default. A number may be null."""
     place = SourcePosition(source, 0)
-    settings, seen = dict(declared.settings), dict[str, str]()
-    if not isinstance(given, Mapping):
+    settings, spellings = dict(declared.settings), dict[str, str]()
+    if not isinstance(values, Mapping):
         raise place.make_error(
-            f"the settings handed in are {quote_value(given)}.", "Give a mapping of names and values."
+            f"the settings handed in are {quote_value(values)}.", "Give a mapping of names and values."
         )
-    for name, value in given.items():
-        known = match_spelling(name, [*settings, *declared.aliases]) if isinstance(name, str) else name
-        real = declared.aliases.get(known, known)
+    for name, value in values.items():
+        proper = match_spelling(name, [*settings, *declared.aliases]) if isinstance(name, str) else name
+        real = declared.aliases.get(proper, proper)
         if real not in settings:
             if ignore_unknown:
                 continue
             raise place.make_error(
                 f"unknown setting {quote_value(name)}.", suggest_name(str(name), [*settings, *declared.aliases])
             )
-        if real in seen:
-            raise place.make_error(f'"{seen[real]}" and "{name}" are the same setting.', "Give it once.")
-        seen[real] = name
+        if real in spellings:
+            raise place.make_error(f'"{spellings[real]}" and "{name}" are the same setting.', "Give it once.")
+        spellings[real] = name
         default = declared.settings[real]
         hint: Any = Scalar if default is None else type(default)
         hint = hint | None if hint in (int, float) else hint
@@ -196,66 +196,74 @@ def _compared_values(moments: YamlNode, settings: _Settings) -> dict[str, set[st
     values: dict[str, set[str]] = {}
     nodes = moments.mapping("moments").values()
     for rule in (rule.mapping("a rule") for node in nodes for rule in node.items("a moment")):
-        for key, wanted in (rule["if"].mapping("if") if "if" in rule else {}).items():
+        for key, choice_node in (rule["if"].mapping("if") if "if" in rule else {}).items():
             default = settings.get(key)
             if isinstance(default, str):
-                choices = wanted.value if isinstance(wanted.value, list) else [wanted]
+                choices = choice_node.value if isinstance(choice_node.value, list) else [choice_node]
                 values.setdefault(key, {default}).update(each.value for each in choices if isinstance(each.value, str))
     return values
 
 
 def _check_choices(settings: _Settings, choices: Mapping[str, set[str]], place: SourcePosition) -> None:
-    for key, known in choices.items():
+    for key, choice_names in choices.items():
         value = settings[key]
-        if isinstance(value, str) and match_spelling(value, known) not in known and not any("$" in x for x in known):
+        if (
+            isinstance(value, str)
+            and match_spelling(value, choice_names) not in choice_names
+            and not any("$" in x for x in choice_names)
+        ):
             raise place.make_error(
                 f"setting {quote_value(key)} is {quote_value(value)}, which this policy does not know.",
-                suggest_name(value, known),
+                suggest_name(value, choice_names),
             )
 
 
 def _rule(
-    node: YamlNode, moment: str, settings: _Settings, stages: Mapping[str, Stage], taken: dict[str, SourcePosition]
+    node: YamlNode,
+    moment: str,
+    settings: _Settings,
+    stages: Mapping[str, Stage],
+    name_places: dict[str, SourcePosition],
 ) -> Rule | None:
     """One rule, or None if its `if` excludes it. Everything that needs no values is checked in both cases."""
-    given = node.mapping(f"a rule of {moment}")
-    if "stage" not in given:
+    fields = node.mapping(f"a rule of {moment}")
+    if "stage" not in fields:
         raise node.place.make_error(
             f"a rule of {moment} names no stage.", f'Add the key "stage". {suggest_name("", stages)}'
         )
-    stage, run = _find_stage(given["stage"], stages)
+    stage, run = _find_stage(fields["stage"], stages)
     parameters = _parameters(run)
-    given = node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
+    fields = node.fields(f"stage {stage}", [*RULE_KEYS, *parameters])
     for name, parameter in parameters.items():
-        if parameter.required and name not in given:
+        if parameter.required and name not in fields:
             raise node.place.make_error(f'stage {stage} needs "{name}".', f"Give it {describe_type(parameter.hint)}.")
     _check_names(node, settings)
-    when = _conditions(given["when"]) if "when" in given else []
-    applies = "if" not in given or _applies(given["if"], settings)
-    if not applies and "id" in given:  # two rules of which only one applies may share an id
+    when = _conditions(fields["when"]) if "when" in fields else []
+    applies = "if" not in fields or _applies(fields["if"], settings)
+    if not applies and "id" in fields:  # two rules of which only one applies may share an id
         return None
-    name = _rule_name(given.get("id"), f"{moment}/{stage}", node.place, taken)
+    name = _rule_name(fields.get("id"), f"{moment}/{stage}", node.place, name_places)
     if not applies:
         return None
-    cooldown = given["cooldown"].fields("cooldown", ("turns", "seconds")) if "cooldown" in given else {}
+    cooldown = fields["cooldown"].fields("cooldown", ("turns", "seconds")) if "cooldown" in fields else {}
     return Rule(
         name=name,
         stage=stage,
         run=run,
         settings={
             key: convert_value(
-                _value(given[key], settings),
+                _value(fields[key], settings),
                 parameter.hint,
-                _describe_parameter(key, stage, given[key]),
-                given[key].place,
+                _describe_parameter(key, stage, fields[key]),
+                fields[key].place,
             )
             for key, parameter in parameters.items()
-            if key in given
+            if key in fields
         },
         when=tuple(tuple(test.trigger(settings) for test in tests) for tests in when),
         cooldown_turns=int(_number(cooldown.get("turns"), "turns in cooldown", settings)),
         cooldown_seconds=float(_number(cooldown.get("seconds"), "seconds in cooldown", settings, whole=False)),
-        floor=int(_number(given.get("floor"), "floor", settings)),
+        floor=int(_number(fields.get("floor"), "floor", settings)),
     )
 
 
@@ -270,20 +278,22 @@ def _find_stage(node: YamlNode, stages: Mapping[str, Stage]) -> tuple[str, Stage
     raise node.place.make_error(f"unknown stage {quote_value(name)}.", suggest_name(name, stages))
 
 
-def _rule_name(node: YamlNode | None, default: str, place: SourcePosition, taken: dict[str, SourcePosition]) -> str:
+def _rule_name(
+    node: YamlNode | None, default: str, place: SourcePosition, name_places: dict[str, SourcePosition]
+) -> str:
     """The name of a rule in the log. A rule that its `if` excludes still takes its number."""
     if node is None:
         name, repeat = default, 1
-        while name in taken:
+        while name in name_places:
             repeat += 1
             name = f"{default}-{repeat}"
     else:
         name, place = node.text("id"), node.place
-        if name in taken:
+        if name in name_places:
             raise place.make_error(
-                f"id {quote_value(name)} is taken by line {taken[name].line}.", "Give each rule its own."
+                f"id {quote_value(name)} is taken by line {name_places[name].line}.", "Give each rule its own."
             )
-    taken[name] = place
+    name_places[name] = place
     return name
 
 
@@ -330,14 +340,15 @@ def _check_names(node: YamlNode, settings: _Settings) -> None:
 
 def _applies(node: YamlNode, settings: _Settings) -> bool:
     """Whether all settings have the wanted value, or one of a list. True is not 1, but 1.0 is."""
-    for key, wanted in node.fields("if", settings, "setting").items():
+    for key, choice_node in node.fields("if", settings, "setting").items():
         value = settings[key]
         choices = [
-            _value(choice, settings) for choice in (wanted.value if isinstance(wanted.value, list) else [wanted])
+            _value(choice, settings)
+            for choice in (choice_node.value if isinstance(choice_node.value, list) else [choice_node])
         ]
         if not all(isinstance(choice, Scalar) for choice in choices):
-            raise wanted.place.make_error(
-                f"{quote_value(key)} in if is {wanted}.", "Give a value, or a list of values."
+            raise choice_node.place.make_error(
+                f"{quote_value(key)} in if is {choice_node}.", "Give a value, or a list of values."
             )
         if not any(_is_same_value(choice, value) for choice in choices):
             return False

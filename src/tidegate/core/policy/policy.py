@@ -7,11 +7,12 @@ whether a rule fires.
 import math
 import operator
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
-from tidegate.core.budget import Budget, measure_by_meter, measure_request
+from tidegate.core.budget import Budget, measure_by_meter, measure_sizes
 from tidegate.core.outcome import Outcome
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger
 from tidegate.core.sweep.cost_model import Holding
@@ -118,11 +119,11 @@ class Policy(msgspec.Struct, frozen=True):
         """The policy of one conversation: `{thread}` in texts of its rules, as in names of files, is this name."""
 
         def fill(rule: Rule) -> Rule:
-            filled = {
+            values = {
                 key: value.replace(THREAD_PLACEHOLDER, name) if isinstance(value, str) else value
                 for key, value in rule.settings.items()
             }
-            return rule if filled == rule.settings else msgspec.structs.replace(rule, settings=filled)
+            return rule if values == rule.settings else msgspec.structs.replace(rule, settings=values)
 
         moments = {moment: tuple(map(fill, rules)) for moment, rules in self.moments.items()}
         return self if moments == self.moments else msgspec.structs.replace(self, moments=moments)
@@ -137,75 +138,79 @@ COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
 }
 
 
-class TriggerContext(NamedTuple):
-    """The input of triggers. `tokens` is the size of the next request, measured once.
+class TriggerContext:
+    """The input of triggers. All sizes are measured once, because a policy asks for each of them several times.
 
+    `tokens` is the size of the next request as the policy measures it: by its own estimator, or else as `sizes` says.
     `later_messages` came after the turn that ends: its rules may run only before the next call, and do not count them.
     """
 
-    view: View
-    budget: Budget
-    policy: Policy
-    tokens: int
-    compacted: int = 0
-    recovery: int = 0
-    later_messages: int = 0
+    def __init__(
+        self,
+        view: View,
+        budget: Budget,
+        policy: Policy,
+        *,
+        compacted: int = 0,
+        recovery: int = 0,
+        later_messages: int = 0,
+    ) -> None:
+        self.view, self.budget, self.policy = view, budget, policy
+        self.sizes = measure_sizes(view, budget)
+        self.tokens = measure_by_meter(view, budget) if policy.meter else self.sizes.request
+        self.compacted, self.recovery, self.later_messages = compacted, recovery, later_messages
+
+    @cached_property
+    def is_new_turn(self) -> bool:
+        """Whether the user has spoken since the model's last answer: no work of this turn is cut in its middle yet."""
+        return any(item.message.id == self.view.newest_request for item in self.view.items_since_reply())
 
 
-def measure_for_triggers(policy: Policy, view: View, budget: Budget) -> int:
-    """The size of the next request as the policy's triggers measure it."""
-    return measure_by_meter(view, budget) if policy.meter else measure_request(view, budget)
-
-
-def measure_fill(request: int, history: int, budget: Budget) -> int:
+def measure_fill(request: int, history: int, capacity: int, room: int) -> int:
     """How much of the room is used, by our own count or by the provider's report, whichever is more."""
-    return max(history, int(request / max(1, budget.capacity) * budget.room))
+    return max(history, int(request / max(1, capacity) * room))
 
 
 def make_trigger_sizes(request: int, history: int, budget: Budget) -> TriggerSizes:
     """The sizes that triggers are put into words with."""
-    fill = measure_fill(request, history, budget)
-    return TriggerSizes(request, budget.capacity, budget.window, history, budget.room, fill, budget.held_room)
+    capacity, room = budget.capacity, budget.room
+    fill = measure_fill(request, history, capacity, room)
+    return TriggerSizes(request, capacity, budget.window, history, room, fill, budget.held_room)
 
 
 def _measure_full_request(at: TriggerContext) -> int:
     """How much of the room is used. A policy's own estimator may say less than the guard sees."""
-    tokens = max(at.tokens, measure_request(at.view, at.budget)) if at.policy.meter else at.tokens
-    return measure_fill(tokens, at.view.read_tokens, at.budget)
-
-
-def is_new_turn(view: View) -> bool:
-    """Whether the user has spoken since the model's last answer: no work of this turn is cut in its middle yet."""
-    return any(item.message.id == view.newest_request for item in view.items_since_reply())
+    sizes = at.sizes
+    return measure_fill(max(at.tokens, sizes.request), sizes.history, sizes.capacity, sizes.room)
 
 
 METRICS: Mapping[str, Callable[[TriggerContext], float]] = {
     "tokens": lambda o: o.tokens,
-    "history": lambda o: o.view.metered if o.policy.meter else o.view.read_tokens,
-    "pressure": lambda o: 0.0 if o.budget.is_limit_unknown else o.tokens / max(1, o.budget.capacity),
+    "history": lambda o: o.view.metered if o.policy.meter else o.sizes.history,
+    "pressure": lambda o: o.tokens / max(1, o.sizes.capacity) if o.sizes.is_limited else 0.0,
     "window_share": lambda o: o.tokens / (o.budget.window or math.inf),
-    "history_share": lambda o: o.view.read_tokens / max(1, o.budget.room),
+    "history_share": lambda o: o.sizes.history / max(1, o.sizes.room),
     "turns": lambda o: o.view.visible_turns,
     "messages": lambda o: o.view.message_count - o.later_messages,
     "tool_results": lambda o: o.view.tool_result_count,
     "tool_calls": lambda o: o.view.tool_call_count,
     "recovery": lambda o: o.recovery,
     "compacted": lambda o: o.compacted,
-    "fill": lambda o: _measure_full_request(o) / max(1, o.budget.held_room),
+    "fill": lambda o: _measure_full_request(o) / max(1, o.sizes.held_room),
     "cold": lambda o: o.budget.prices.cold,
-    "new_turn": lambda o: is_new_turn(o.view),
-    "unlimited": lambda o: o.budget.is_limit_unknown,
+    "new_turn": lambda o: o.is_new_turn,
+    "unlimited": lambda o: not o.sizes.is_limited,
 }
 
 
-def effective_threshold(trigger: Trigger, budget: Budget) -> float:
+def effective_threshold(trigger: Trigger, at: TriggerContext) -> float:
     """The value of a trigger, limited to what the window allows."""
     if trigger.metric == "tokens":
-        return min(trigger.value, budget.capacity)
+        return min(trigger.value, at.sizes.capacity)
     if trigger.metric == "history":
-        return min(trigger.value, budget.room)
-    if trigger.metric == "window_share" and budget.window:
-        return min(trigger.value, budget.capacity / budget.window)
+        return min(trigger.value, at.sizes.room)
+    if trigger.metric == "window_share" and at.budget.window:
+        return min(trigger.value, at.sizes.capacity / at.budget.window)
     return trigger.value
 
 
@@ -272,19 +277,19 @@ def _read_triggers(
     """The first condition that holds and True, else all conditions and False."""
     values: list[float] = []
     limits: list[float] = []
-    request, history, budget = occasion.tokens, occasion.view.read_tokens, occasion.budget
-    known: dict[str, float] = {}  # the alternatives often ask for the same
+    metric_values: dict[str, float] = {}  # the alternatives often ask for the same
     holds = False
     for condition in conditions:
         holds, first = True, len(values)
         for trigger in condition:
-            if trigger.metric not in known:
-                known[trigger.metric] = METRICS[trigger.metric](occasion)
-            value, limit = known[trigger.metric], effective_threshold(trigger, budget)
+            if trigger.metric not in metric_values:
+                metric_values[trigger.metric] = METRICS[trigger.metric](occasion)
+            value, limit = metric_values[trigger.metric], effective_threshold(trigger, occasion)
             holds = holds and COMPARISONS[trigger.op](value, limit)
             values.append(value)
             limits.append(limit)
         if holds:
             conditions, values, limits = (condition,), values[first:], limits[first:]
             break
-    return TriggerReading(conditions, tuple(values), tuple(limits), request, history, budget), holds
+    request, history = occasion.tokens, occasion.sizes.history
+    return TriggerReading(conditions, tuple(values), tuple(limits), request, history, occasion.budget), holds

@@ -41,13 +41,13 @@ def list_dialog_answers(call: Call, answer: Message | None) -> list[tuple[str, s
     result = result_of(answer)
     if not is_question_to_user(call) or (result is not None and result.error):
         return []
-    said = DIALOG_FRAME.sub("", text).strip()
-    return _split_pairs(said) or [("", said)]
+    words = DIALOG_FRAME.sub("", text).strip()
+    return _split_pairs(words) or [("", words)]
 
 
-def _split_pairs(said: str) -> list[tuple[str, str]]:
+def _split_pairs(words: str) -> list[tuple[str, str]]:
     """The questions with their answers, if the text is a list of `"question"="answer"`."""
-    first, *rest = said.split(DIALOG_PAIR)
+    first, *rest = words.split(DIALOG_PAIR)
     if not rest or not first.startswith('"'):
         return []
     pairs: list[tuple[str, str]] = []
@@ -69,11 +69,11 @@ def describe_dialog(call: Call, answer: Message | None) -> str:
 def find_words_in_dialogs(messages: Sequence[Message]) -> dict[str, str]:
     """What the user said in dialogs, whole, by the id of the message with the result."""
     calls = {call.id: call for message in messages for call in calls_of(message)}
-    said: dict[str, str] = {}
+    words_by_id: dict[str, str] = {}
     for message in messages:
         result = result_of(message)
         call = calls.get(result.call_id) if result is not None else None
         words = [words for _, words in list_dialog_answers(call, message)] if call is not None else []
         if any(words):
-            said[message.id] = "\n".join(words)
-    return said
+            words_by_id[message.id] = "\n".join(words)
+    return words_by_id

@@ -67,13 +67,13 @@ def find_rule_sections(text: str, chars: int) -> frozenset[int]:
     lines = text.split("\n")
     if len(text) <= chars:
         return frozenset(range(len(lines)))
-    found: set[int] = set()
+    section_lines: set[int] = set()
     for begin, end in sorted(_split_sections(lines), key=lambda each: _rank_section(lines, *each)):
         size = sum(len(line) + 1 for line in lines[begin:end])
         if size <= chars and _rank_section(lines, begin, end) < 0:
             chars -= size
-            found.update(range(begin, end))
-    return frozenset(found)
+            section_lines.update(range(begin, end))
+    return frozenset(section_lines)
 
 
 def _split_sections(lines: list[str]) -> list[tuple[int, int]]:

@@ -93,18 +93,18 @@ def _limit_result(
                 shown=cut.shown, total=cut.total, unit="results", tool=tool, ident=item.message.id
             )
             return (Text(cut.text), Text(notice), *others, *images)
-    clipped, exceeded, left_out = _clip(text, limits, budget)
+    clip, exceeded, left_out = _clip(text, limits, budget)
     if not exceeded:
         return None
     if json_arrays:
-        shown, total, unit = _count_shown(text, max(0, len(text) - left_out), limits.mode)
-        notice = _TRUNCATION_NOTICE.format(shown=shown, total=total, unit=unit, tool=tool, ident=item.message.id)
+        whole, total, unit = _count_shown(text, max(0, len(text) - left_out), limits.mode)
+        notice = _TRUNCATION_NOTICE.format(shown=whole, total=total, unit=unit, tool=tool, ident=item.message.id)
     else:
         notice = (
             f"[truncated by {' and '.join(exceeded)}: {text.count(chr(10)) + 1:,} lines, {len(text):,} characters;"
             f" recall {item.message.id} has all of it]"
         )
-    return (Text(clipped), Text(notice), *images)
+    return (Text(clip), Text(notice), *images)
 
 
 class _Shown(NamedTuple):
@@ -113,11 +113,11 @@ class _Shown(NamedTuple):
     unit: str
 
 
-def _count_shown(text: str, kept: int, mode: ClipMode) -> _Shown:
-    """How much of a text is shown, if `kept` characters are: the lines that are whole, or else the characters."""
-    lines = text.count("\n", 0, kept) if mode == "head" else 0
+def _count_shown(text: str, chars: int, mode: ClipMode) -> _Shown:
+    """How much of a text is shown, if `chars` characters are: the lines that are whole, or else the characters."""
+    lines = text.count("\n", 0, chars) if mode == "head" else 0
     if not lines:
-        return _Shown(kept, len(text), "characters")
+        return _Shown(chars, len(text), "characters")
     return _Shown(lines, text.count("\n") + (not text.endswith("\n")), "lines")
 
 
@@ -140,11 +140,11 @@ def _clip(text: str, limits: _Limits, budget: Budget) -> _Clipped:
     left_out = 0
     for name, limit, cut in steps:
         if limit:
-            done = cut(text)
-            if done.cut:
-                text = done.text
+            clip = cut(text)
+            if clip.cut:
+                text = clip.text
                 exceeded.append(name)
-                left_out += done.chars_left_out
+                left_out += clip.chars_left_out
     return _Clipped(text, exceeded, left_out)
 
 

@@ -32,15 +32,15 @@ class BlockSweep:
         view: View,
         budget: Budget,
         note: StateNote,
-        covered: Sequence[Group],
-        said: Sequence[Group],
+        groups: Sequence[Group],
+        repeat_groups: Sequence[Group],
         maps: Sequence[Message],
     ) -> None:
         assert note.block is not None
-        self._view, self._budget, self._note, self._covered = view, budget, note, covered
+        self._view, self._budget, self._note, self._covered = view, budget, note, groups
         self._block = _make_block_message(note.block, note.horizon)
-        self._kept = view.items[sum(len(group.items) for group in covered) :]
-        self._said = _repeat(said, view, budget)
+        self._kept = view.items[sum(len(group.items) for group in groups) :]
+        self._said = _repeat(repeat_groups, view, budget)
         self._maps = maps
 
     def fit(self, share_count: int, level: int, largest: int) -> Outcome | None:
@@ -52,18 +52,18 @@ class BlockSweep:
         fixed += sum(map(self._budget.count, (self._block, *self._said, *self._maps)))
         passages = list(self._note.passages)
         while True:
-            shown = render_block_note(self._note, passages)
-            if fixed + self._budget.count(shown) <= (largest if len(passages) <= share_count else level):
-                return self._finish(shown, passages)
+            note_message = render_block_note(self._note, passages)
+            if fixed + self._budget.count(note_message) <= (largest if len(passages) <= share_count else level):
+                return self._finish(note_message, passages)
             if not passages:
                 return None
             passages.pop()
 
-    def _finish(self, shown: Message, passages: Sequence[NotePassage]) -> Outcome:
+    def _finish(self, note_message: Message, passages: Sequence[NotePassage]) -> Outcome:
         note, count, last = self._note, self._budget.count, self._view.items[-1].message.id
         edits: list[Edit] = [Drop(tuple(ident for group in self._covered for ident in group.ids))]
         edits.append(Insert(self._block, "", count(self._block)))
-        edits += [Insert(message, last, count(message)) for message in (*self._said, shown, *self._maps)]
+        edits += [Insert(message, last, count(message)) for message in (*self._said, note_message, *self._maps)]
         why = (
             f"sweep to the provider's compaction of everything up to {note.horizon}, with our instruction"
             f" {_describe_passages(note, passages)}; the {len(self._kept)} messages since stay as they are; of the"
@@ -87,11 +87,11 @@ def _repeat(groups: Sequence[Group], view: View, budget: Budget) -> list[Message
     words = {item.message.id for item in items if is_of_client(item.message)}
     sizes = [item.tokens for item in items if item.message.id in words - {view.newest_request}]
     cap = find_length_cap(sizes, budget.user_room)
-    found: list[Message] = []
+    repetitions: list[Message] = []
     for item in items:
         message = item.message
         if message.id not in words:
-            found.append(msgspec.structs.replace(message, id=""))
+            repetitions.append(msgspec.structs.replace(message, id=""))
             continue
         is_newest = message.id == view.newest_request
         if cap is not None and item.tokens > cap and not is_newest:
@@ -101,8 +101,8 @@ def _repeat(groups: Sequence[Group], view: View, budget: Budget) -> list[Message
         if message.id[:1] != "e":
             parts = (MarkedText(label_repeated(message.id), typed=False), *parts)
         kind = "" if is_newest else CLIENT_NOTE
-        found.append(msgspec.structs.replace(message, id="", parts=parts, kind=kind, user_visible=False))
-    return found
+        repetitions.append(msgspec.structs.replace(message, id="", parts=parts, kind=kind, user_visible=False))
+    return repetitions
 
 
 def is_of_client(message: Message) -> bool:

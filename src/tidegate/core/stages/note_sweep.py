@@ -118,15 +118,17 @@ class _NoteSweep:
 
     def fit_block(self, level: int, largest: int) -> Outcome | None:
         """The sweep to the block that the provider wrote; None if there is none, or it does not fit."""
-        covered = find_covered_groups(self._view, self._units, self._note)
-        if not covered:
+        groups = find_covered_groups(self._view, self._units, self._note)
+        if not groups:
             return None
-        said = [unit for unit, stays in zip(covered, self._kept, strict=False) if stays]
-        left = [unit for unit, stays in zip(covered, self._kept, strict=False) if not stays]
+        repeat_groups = [unit for unit, stays in zip(groups, self._kept, strict=False) if stays]
+        left = [unit for unit, stays in zip(groups, self._kept, strict=False) if not stays]
         lines = [line for unit in left for line in _lines_of(unit)]
         map_tokens = limit_note_tokens(self._budget.held_room, _NOTE_SHARE)
-        maps = make_gap_notes([Gap("", covered[-1].last_id, lines)], map_tokens, self._budget) if lines else []
-        plan = BlockSweep(self._view, self._budget, self._note, covered, said, [insert.message for insert in maps])
+        maps = make_gap_notes([Gap("", groups[-1].last_id, lines)], map_tokens, self._budget) if lines else []
+        plan = BlockSweep(
+            self._view, self._budget, self._note, groups, repeat_groups, [insert.message for insert in maps]
+        )
         return plan.fit(self._share_count, level, largest)
 
     def fit(self, latest: int, level: int, largest: int, least_tail: int, *, shrink: bool = False) -> Outcome | None:
@@ -138,18 +140,18 @@ class _NoteSweep:
         note_tokens = limit_note_tokens(self._budget.held_room, _NOTE_SHARE)
         while True:
             first = self._find_tail(latest, level, least_tail, passages, note_tokens)
-            made = self._make(first, passages, note_tokens)
+            candidate = self._make(first, passages, note_tokens)
             for _ in range(_MAX_TRIES):
-                moved = self._move_tail(first, latest, made.tokens - level, least_tail)
-                if moved == first:
+                start = self._move_tail(first, latest, candidate.tokens - level, least_tail)
+                if start == first:
                     break
-                first, made = moved, self._make(moved, passages, note_tokens)
-            if made.tokens <= largest:
-                first, made = self._grow_tail(first, made, level, passages, note_tokens)
+                first, candidate = start, self._make(start, passages, note_tokens)
+            if candidate.tokens <= largest:
+                first, candidate = self._grow_tail(first, candidate, level, passages, note_tokens)
                 if len(passages) == self._share_count:
-                    passages += self._choose_more(level - made.tokens)
-                    made = self._make(first, passages, note_tokens)
-                return self._finish(made, first, passages)
+                    passages += self._choose_more(level - candidate.tokens)
+                    candidate = self._make(first, passages, note_tokens)
+                return self._finish(candidate, first, passages)
             brief = int(self._budget.held_room * _BRIEF_SHARE)
             if passages and (shrink or len(passages) * 2 > self._share_count):
                 passages.pop()
@@ -164,40 +166,40 @@ class _NoteSweep:
         return places[-1] + 1 if places else 0
 
     def _grow_tail(
-        self, first: int, made: _Fitted, level: int, passages: Sequence[NotePassage], note_tokens: int
+        self, first: int, candidate: _Fitted, level: int, passages: Sequence[NotePassage], note_tokens: int
     ) -> tuple[int, _Fitted]:
         """A larger tail, if the notes and passages take less than was kept free for them."""
-        start, tokens, oldest = first, made.tokens, self._find_oldest(first)
+        start, tokens, oldest = first, candidate.tokens, self._find_oldest(first)
         while start > oldest:
             tokens += 0 if self._kept[start - 1] else self._units[start - 1].tokens
             if tokens > level:
                 break
             start -= 1
-        grown = self._make(start, passages, note_tokens) if start < first else made
-        return (start, grown) if grown.tokens <= level else (first, made)
+        larger = self._make(start, passages, note_tokens) if start < first else candidate
+        return (start, larger) if larger.tokens <= level else (first, candidate)
 
     def _choose_more(self, left: int) -> list[NotePassage]:
         """Passages beyond their share that fit into what the tail leaves."""
-        chosen: list[NotePassage] = []
+        passages: list[NotePassage] = []
         for passage, size in list(zip(self._note.passages, self._sizes, strict=True))[self._share_count :]:
             if size <= left:
-                chosen.append(passage)
+                passages.append(passage)
                 left -= size
-        return chosen
+        return passages
 
     def _find_tail(self, latest: int, level: int, least: int, passages: Sequence[NotePassage], note_tokens: int) -> int:
         """The first group of the tail: as many as fit below the level, and those from `latest` on."""
-        used = sum(unit.tokens for unit, kept in zip(self._units, self._kept, strict=True) if kept)
+        tokens = sum(unit.tokens for unit, stays in zip(self._units, self._kept, strict=True) if stays)
         user_tokens = sum(unit.tokens for unit in self._units[:latest] if is_of_client(unit.items[0].message))
-        used -= max(0, user_tokens - self._budget.user_room)
-        used += self._count_note(passages) + note_tokens
+        tokens -= max(0, user_tokens - self._budget.user_room)
+        tokens += self._count_note(passages) + note_tokens
         first, oldest = len(self._units), self._find_oldest(latest)
         tokens_so_far = 0
         while first > oldest:
             cost = 0 if self._kept[first - 1] else self._units[first - 1].tokens
-            if first <= latest and used + cost > level and tokens_so_far >= least:
+            if first <= latest and tokens + cost > level and tokens_so_far >= least:
                 break
-            used += cost
+            tokens += cost
             tokens_so_far += cost
             first -= 1
         return first
@@ -277,20 +279,20 @@ class _NoteSweep:
                 chars = int(len(text_of(item.message)) * cap / item.tokens) - 60
                 draft.replace(item, clip_message(item.message, max(chars, 100)))
 
-    def _finish(self, made: _Fitted, first: int, passages: Sequence[NotePassage]) -> Outcome:
+    def _finish(self, candidate: _Fitted, first: int, passages: Sequence[NotePassage]) -> Outcome:
         passage_count = len(self._choose_passages(first, passages))
-        quoted = (
+        counts = (
             f"with {passage_count} of {len(self._note.passages)} passages"
             if self._note.passages
             else "without passages"
         )
         whole = sum(len(unit.items) for unit in self._units[first:])
         why = (
-            f"sweep to the state note of {self._note.horizon} {quoted}; the newest {whole} messages stay whole; of the"
+            f"sweep to the state note of {self._note.horizon} {counts}; the newest {whole} messages stay whole; of the"
             f" note's lines {self._note.held} held, {self._note.marked} were marked and"
             f" {len(self._note.dropped)} dropped by the check"
         )
-        return Outcome((*made.draft.edits(), *made.notes), why=why)
+        return Outcome((*candidate.draft.edits(), *candidate.notes), why=why)
 
 
 def _count_within(tokens: int, sizes: Sequence[int]) -> int:

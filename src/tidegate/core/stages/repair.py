@@ -29,8 +29,8 @@ def repair_view(view: View) -> Outcome:
     if not edits:
         return NO_OUTCOME
     calls = f"{format_count(open_calls, 'call')} had no result" if open_calls else ""
-    answered = _find_answers(view) if view.orphans else {}
-    second = sum(_call_id(item) in answered for item in view.orphans)
+    answers = _find_answers(view) if view.orphans else {}
+    second = sum(_call_id(item) in answers for item in view.orphans)
     without_call = len(view.orphans) - second
     results = f"{format_count(without_call, 'result')} had no call" if without_call else ""
     repeated = f"{format_count(second, 'result')} came after another for the same call" if second else ""
@@ -39,12 +39,12 @@ def repair_view(view: View) -> Outcome:
 
 def describe_ignored_results(view: View) -> list[str]:
     """A sentence for each result that the repair drops from the view: what is wrong with it and what happens to it."""
-    answered = _find_answers(view) if view.orphans else {}
+    answers = _find_answers(view) if view.orphans else {}
     texts: list[str] = []
     for item in view.orphans:
         ident, call = item.message.id, _call_id(item)
-        if call in answered:
-            what = f"{ident} is a second result for the call {call[:80]!r}, which {answered[call]} has answered."
+        if call in answers:
+            what = f"{ident} is a second result for the call {call[:80]!r}, which {answers[call]} has answered."
         else:
             what = f"{ident} is a result for the call {call[:80]!r}, which no earlier message in the view has made."
         texts.append(f"{what} It is left out of requests and stays in the log: recall({ident!r}) returns it.")

@@ -143,12 +143,12 @@ def archive_results(
     edits: list[Edit] = []
     requests: list[SummaryRequest] = []
     for group in split_groups(view):
-        chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
-        if not chosen:
+        results = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
+        if not results:
             continue
-        surplus -= len(chosen)
-        edits.extend(_archived(group, chosen))
-        for item in chosen:
+        surplus -= len(results)
+        edits.extend(_archived(group, results))
+        for item in results:
             request = _tool_request(group, item, input_chars, output_chars, heuristic_chars)
             if strategy == "llm":
                 requests.append(request)
@@ -157,13 +157,13 @@ def archive_results(
     return Outcome(tuple(edits), tuple(requests), why=_describe_surplus(view, cutoff), grows=True)
 
 
-def _archived(group: Group, chosen: list[Item]) -> list[Edit]:
-    ids = {item.message.id for item in chosen}
+def _archived(group: Group, results: list[Item]) -> list[Edit]:
+    ids = {item.message.id for item in results}
     if all(item.message.kind == ARCHIVED or item.message.id in ids for item in group.results):
         return [Drop(group.ids)]
     return [
         Replace(item.message.id, (Result(result.call_id, (Text("[archived]"),), result.error),), kind=ARCHIVED)
-        for item in chosen
+        for item in results
         if (result := result_of(item.message)) is not None
     ]
 
@@ -177,11 +177,11 @@ def _tool_request(
     group: Group, item: Item, input_chars: int, output_chars: int, heuristic_chars: int
 ) -> SummaryRequest:
     text = clip_chars(text_of(item.message), input_chars).text
-    shown = tuple(
+    excerpt = tuple(
         Result(part.call_id, (Text(text),), part.error) for part in item.message.parts if isinstance(part, Result)
     )
     return SummaryRequest(
-        messages=(Message("tool", shown, kind=TOOL_RESULT),),
+        messages=(Message("tool", excerpt, kind=TOOL_RESULT),),
         instructions=f"State in a few lines what this result of the tool {_label(group, item)} says. Facts only.",
         max_tokens=max(1, output_chars // 2),
         max_chars=min(output_chars, max(1, len(text))),
@@ -204,14 +204,14 @@ def digest_results(
     lines: list[str] = []
     after = ""
     for group in split_groups(view):
-        chosen = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
-        if not chosen:
+        results = [item for item in group.results if item.message.kind == TOOL_RESULT][:surplus]
+        if not results:
             continue
-        surplus -= len(chosen)
-        edits.extend(_archived(group, chosen))
+        surplus -= len(results)
+        edits.extend(_archived(group, results))
         after = group.last_id
         each = max(40, chars // max(1, view.tool_result_count - cutoff))
-        for item in chosen:
+        for item in results:
             excerpt = " ".join(clip_chars(text_of(item.message), each, notice=" ... ").text.split())
             lines.append(f"- {_label(group, item)} ({item.message.id}): {excerpt}")
     edits.append(Insert(user_message(before + clip_chars("\n".join(lines), chars).text, TOOL_SUMMARY), after))

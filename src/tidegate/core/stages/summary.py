@@ -46,10 +46,10 @@ def summarize(
     out if the policy sets `before`, its own heading.
     """
     units = split_groups(view)
-    kept = _count_kept_groups(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
+    newest_count = _count_kept_groups(view, budget, units, keep_turns, keep_messages, keep_tokens, keep_share)
     old = [
         group
-        for group in units[: len(units) - kept]
+        for group in units[: len(units) - newest_count]
         if view.newest_request not in group.ids and group.items[0].message.kind != HANDOFF
     ]
     earlier = [item for group in old for item in group.items if item.message.kind == SUMMARY]

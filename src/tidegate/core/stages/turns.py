@@ -84,13 +84,13 @@ def text_only_turns(
     if below and len(turns) >= below:
         return NO_OUTCOME
     leaving = turns[: -max(1, keep)] if keep is not None else ()
-    kept = turns[len(leaving) :]
+    newest = turns[len(leaving) :]
     edits: list[Edit] = [Drop(collect_ids(leaving))] if leaving else []
-    for turn in kept if current else kept[:-1]:
+    for turn in newest if current else newest[:-1]:
         edits.extend(_text_only(turn, turn is turns[-1], running))
     leave = f"{format_count(len(leaving), 'old turn')} out of the view; " if leaving else ""
     return (
-        Outcome(tuple(edits), why=f"{leave}{format_count(len(kept), 'turn')} cut to request and reply")
+        Outcome(tuple(edits), why=f"{leave}{format_count(len(newest), 'turn')} cut to request and reply")
         if edits
         else NO_OUTCOME
     )
@@ -155,19 +155,21 @@ def drop_oldest(view: View, budget: Budget, *, share: Share = 0.5, note: str = "
 
 def _without(view: View, budget: Budget, old: list[Group], note: str, reminder: int) -> Outcome:
     """Drop these groups, except the newest request, summaries and reminders."""
-    gone = [
+    leaving = [
         group
         for group in old
         if view.newest_request not in group.ids and group.items[0].message.kind not in (SUMMARY, REMINDER, HANDOFF)
     ]
-    if not any(is_user_request(item.message) or item.message.role != "user" for group in gone for item in group.items):
+    if not any(
+        is_user_request(item.message) or item.message.role != "user" for group in leaving for item in group.items
+    ):
         return NO_OUTCOME
-    edits: list[Edit] = [Drop(collect_ids(gone))]
+    edits: list[Edit] = [Drop(collect_ids(leaving))]
     if note:
-        edits.append(Insert(user_message(note, NOTE), gone[-1].last_id))
-    edits.extend(make_reminder_edits(view, budget, gone, reminder))
+        edits.append(Insert(user_message(note, NOTE), leaving[-1].last_id))
+    edits.extend(make_reminder_edits(view, budget, leaving, reminder))
     return Outcome(
-        tuple(edits), why=f"{format_count(sum(len(group.items) for group in gone), 'old message')} out of the view"
+        tuple(edits), why=f"{format_count(sum(len(group.items) for group in leaving), 'old message')} out of the view"
     )
 
 

@@ -73,33 +73,35 @@ def _split_sections(text: str) -> tuple[dict[str, str], dict[str, str], str | No
 
     A fence that nothing closes is removed: it would hide all headings after it.
     """
-    found: dict[str, list[str]] = {}
-    changed: set[str] = set()
+    lines_by_heading: dict[str, list[str]] = {}
+    change_headings: set[str] = set()
     current = ""
-    fence, opened = "", -1
+    fence, open_line = "", -1
     for number, line in enumerate(text.split("\n")):
         mark = re.match(r"\s*(`{3,})", line)
         if mark:
-            opened = opened if fence else number
+            open_line = open_line if fence else number
             fence = "" if fence and mark[1].startswith(fence) else fence or mark[1]
         name = "" if fence or mark else _match_heading(line)
         if name:
             current = name
-            found.setdefault(current, [])
+            lines_by_heading.setdefault(current, [])
             if _CHANGES.search(line):
-                changed.add(current)
+                change_headings.add(current)
         elif current:
-            found[current].append(line.rstrip())
+            lines_by_heading[current].append(line.rstrip())
     if fence:
-        return _split_sections("\n".join(line for n, line in enumerate(text.split("\n")) if n != opened))
-    listed = "\n".join(found.pop(PASSAGES_HEADING)) if PASSAGES_HEADING in found else None
+        return _split_sections("\n".join(line for n, line in enumerate(text.split("\n")) if n != open_line))
+    listed = "\n".join(lines_by_heading.pop(PASSAGES_HEADING)) if PASSAGES_HEADING in lines_by_heading else None
     sections: dict[str, str] = {}
-    for heading, lines in found.items():
+    for heading, lines in lines_by_heading.items():
         body = "\n".join(lines).strip("\n")
         if _UNCHANGED.fullmatch(body):
             continue
         sections[heading] = "" if _NOTHING.fullmatch(body) else body
-    changes = {heading: sections.pop(heading) for heading in HEADINGS if heading in changed and heading in sections}
+    changes = {
+        heading: sections.pop(heading) for heading in HEADINGS if heading in change_headings and heading in sections
+    }
     return sections, changes, listed
 
 
@@ -141,13 +143,13 @@ def _read_list(text: str) -> list[object] | None:
         value = None
     if isinstance(value, list):
         return value
-    found: list[object] = []
+    values: list[object] = []
     for match in re.finditer(r"\{[^{}]{0,4000}\}", text[start:]):
         try:
-            found.append(json.loads(match[0]))
+            values.append(json.loads(match[0]))
         except (ValueError, RecursionError):
             continue
-    return found or None
+    return values or None
 
 
 def _read_wanted(value: object) -> WantedPassage | None:

@@ -25,8 +25,8 @@ def find_askable_groups(groups: Sequence[Group]) -> Sequence[Group]:
     end = len(groups)
     while end and groups[end - 1].items[-1].message.role == "assistant":
         end -= 1
-    covered = groups[:end]
-    return () if any(_stays_first(item) for group in covered for item in group.items) else covered
+    first_groups = groups[:end]
+    return () if any(_stays_first(item) for group in first_groups for item in group.items) else first_groups
 
 
 def _stays_first(item: Item) -> bool:
@@ -48,23 +48,23 @@ def _hash_range(view: View, last_id: str, head: int) -> str:
     Stages see the view without the ledger, which may have grown at its end since the event `head`.
     """
     ledger = [item.message.id for item in (*view.ledger_items, *view.items) if item.message.kind == LEDGER]
-    known = [ident for ident in ledger if int(ident[1:].partition(".")[0]) <= head]
-    shown: list[tuple[str, int]] = []
+    ledger_ids = [ident for ident in ledger if int(ident[1:].partition(".")[0]) <= head]
+    versions: list[tuple[str, int]] = []
     for item in view.items:
         if item.message.kind != LEDGER:
-            shown.append((item.message.id, item.edited))
+            versions.append((item.message.id, item.edited))
         if item.message.id == last_id:
             fixed = (view.system_at, view.tools_at, view.rejected_seq)
-            return blake2b(msgspec.msgpack.encode((fixed, known, shown)), digest_size=12).hexdigest()
+            return blake2b(msgspec.msgpack.encode((fixed, ledger_ids, versions)), digest_size=12).hexdigest()
     return ""
 
 
 def count_covered(view: View, block: NoteBlock) -> int:
     """How many items a block can replace; 0 if the view is not the one it was asked for, or no answer follows."""
-    asked = block.asked
-    if not asked.key or _hash_range(view, asked.last_id, asked.head) != asked.key:
+    span = block.asked
+    if not span.key or _hash_range(view, span.last_id, span.head) != span.key:
         return 0
-    place = next(n for n, item in enumerate(view.items, 1) if item.message.id == asked.last_id)
+    place = next(n for n, item in enumerate(view.items, 1) if item.message.id == span.last_id)
     if place == len(view.items) or view.items[place].message.role != "assistant":
         return 0
     return place

@@ -79,8 +79,8 @@ class CheckedSections(NamedTuple):
 def check_sections(sections: dict[str, str], originals: Originals, previous: dict[str, str]) -> CheckedSections:
     """Check the changed sections of a note."""
     checked: dict[str, str] = {}
-    dropped: list[str] = []
-    held = marked = 0
+    dropped_lines: list[str] = []
+    held_count = marked_count = 0
     for heading, text in sections.items():
         lines: list[str] = []
         fenced = False
@@ -91,18 +91,18 @@ def check_sections(sections: dict[str, str], originals: Originals, previous: dic
                 continue
             verdict = check_line(line, heading, originals, fenced=fenced)
             if verdict.text is None:
-                dropped.append(line.strip())
+                dropped_lines.append(line.strip())
                 continue
-            held += verdict.states and not verdict.faults
-            marked += bool(verdict.faults)
+            held_count += verdict.states and not verdict.faults
+            marked_count += bool(verdict.faults)
             lines.append(verdict.text)
         checked[heading] = "\n".join(lines)
     decisions = HEADINGS[2]
     if decisions in checked:
-        kept = keep_overruled(previous.get(decisions, ""), checked[decisions])
-        checked[decisions], returned = kept
-        dropped += returned
-    return CheckedSections(checked, tuple(dropped), held, marked)
+        decision_check = keep_overruled(previous.get(decisions, ""), checked[decisions])
+        checked[decisions], returned = decision_check
+        dropped_lines += returned
+    return CheckedSections(checked, tuple(dropped_lines), held_count, marked_count)
 
 
 class LineVerdict(NamedTuple):
@@ -117,7 +117,7 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
     if not line.strip():
         return LineVerdict(line, (), False)
     cited, unknown = _read_ids(line, originals)
-    plain = _ID_IN_TEXT.sub(lambda found: " " if _exists(found[0], originals) else found[0], _CITED.sub(" ", line))
+    plain = _ID_IN_TEXT.sub(lambda match: " " if _exists(match[0], originals) else match[0], _CITED.sub(" ", line))
     faults: list[str] = [*unknown]
     near = "\n".join(originals.read_around(ident) for ident in cited)
     near_words = collect_runs(near) if cited else originals.words
@@ -134,8 +134,8 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
         return LineVerdict(text, (), bool(cited) or bool(_NUMBER.search(plain)) or "`" in plain)
     if wrong_author and len(faults) > 1 and heading in (HEADINGS[0], HEADINGS[5]):
         return LineVerdict(None, tuple(faults))
-    quoted = " ".join(fault for fault in faults if fault[:1] == "`")
-    missing = [fault for fault in faults if fault != _NOT_TYPED and (fault[:1] == "`" or fault not in quoted)]
+    quotations = " ".join(fault for fault in faults if fault[:1] == "`")
+    missing = [fault for fault in faults if fault != _NOT_TYPED and (fault[:1] == "`" or fault not in quotations)]
     notes = [f"{MARK}: {', '.join(missing)}"] if missing else []
     notes += [author] if author else []
     return LineVerdict(f"{line.rstrip()} ({'; '.join(notes)})", tuple(faults))
@@ -143,18 +143,18 @@ def check_line(line: str, heading: str, originals: Originals, *, fenced: bool = 
 
 def _read_ids(line: str, originals: Originals) -> tuple[list[str], list[str]]:
     """The cited ids that exist, with those inside cited ranges, and the ids that do not exist."""
-    known: list[str] = []
+    existing: list[str] = []
     unknown: list[str] = []
     for group in _CITED.findall(line):
         for first, last in _RANGE.findall(group):
             span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
-            known += [f"m{seq}" for seq in span if f"m{seq}" in originals]
+            existing += [f"m{seq}" for seq in span if f"m{seq}" in originals]
     for ident in dict.fromkeys(_ID.findall(" ".join(_CITED.findall(line)))):
         if ident in originals:
-            known.append(ident)
+            existing.append(ident)
         elif ident[:1] == "m":
             unknown.append(ident)
-    return list(dict.fromkeys(known)), unknown
+    return list(dict.fromkeys(existing)), unknown
 
 
 def _exists(ident: str, originals: Originals) -> bool:
@@ -164,13 +164,13 @@ def _exists(ident: str, originals: Originals) -> bool:
 
 def list_cited_ids(line: str) -> list[str]:
     """The ids that a line cites, with those inside its ranges."""
-    found: list[str] = []
+    ids: list[str] = []
     for group in _CITED.findall(line):
         for first, last in _RANGE.findall(group):
             span = range(int(first[1:]), min(int(last), int(first[1:]) + _MOST_IDS_SPAN) + 1)
-            found += [f"m{seq}" for seq in span]
-        found += _ID.findall(group)
-    return list(dict.fromkeys(found))
+            ids += [f"m{seq}" for seq in span]
+        ids += _ID.findall(group)
+    return list(dict.fromkeys(ids))
 
 
 def _find_missing_code(plain: str, near: str, near_words: frozenset[str], originals: Originals) -> list[str]:
@@ -264,16 +264,16 @@ def _find_missing_numbers(plain: str, near: frozenset[str], originals: Originals
     missing = []
     counts = _COUNT.findall(plain)
     names = {number for number in _NUMBER_OF.findall(plain) if number in originals.words}
-    for found in _split_numbers(plain):
-        bare = found.rstrip("%").replace(",", "")
-        if len(bare.replace(".", "")) < 2 or found in names:
+    for number in _split_numbers(plain):
+        bare = number.rstrip("%").replace(",", "")
+        if len(bare.replace(".", "")) < 2 or number in names:
             continue
-        spellings = {found, found.rstrip("%"), bare, f"{int(bare):,}" if bare.isdecimal() else bare}
-        if found in counts and _is_count(int(bare), originals, cited):
+        spellings = {number, number.rstrip("%"), bare, f"{int(bare):,}" if bare.isdecimal() else bare}
+        if number in counts and _is_count(int(bare), originals, cited):
             continue
-        if spellings & near or _is_part_of_fact(found, plain, near, originals):
+        if spellings & near or _is_part_of_fact(number, plain, near, originals):
             continue
-        missing.append(found)
+        missing.append(number)
     return missing
 
 
@@ -287,8 +287,8 @@ def _is_count(number: int, originals: Originals, cited: Sequence[str]) -> bool:
 
 def _split_numbers(plain: str) -> list[str]:
     """The numbers of a line. Those of a list such as `1,80` are several."""
-    found = _NUMBER.findall(plain)
-    return [part for each in found for part in ([each] if _THOUSANDS.fullmatch(each) else each.split(","))]
+    numbers = _NUMBER.findall(plain)
+    return [part for each in numbers for part in ([each] if _THOUSANDS.fullmatch(each) else each.split(","))]
 
 
 def _is_part_of_fact(number: str, plain: str, near: frozenset[str], originals: Originals) -> bool:
@@ -317,8 +317,8 @@ def _doubt_author(line: str, plain: str, cited: Sequence[str], originals: Origin
     if not leads:
         return ""
     words = set(_WORD.findall(plain.casefold())) - {"user"}
-    known = sum(word in originals.typed_text for word in words)
-    return _NOT_TYPED if words and known * 2 < len(words) else ""
+    user_words = sum(word in originals.typed_text for word in words)
+    return _NOT_TYPED if words and user_words * 2 < len(words) else ""
 
 
 def _has_words(text: str, quote: str) -> bool:
@@ -341,8 +341,8 @@ def keep_overruled(old: str, new: str) -> tuple[str, list[str]]:
             if again and len(line_words - core) <= max(2, len(core) // 3):
                 lines.remove(line)
                 returned.append(line.strip())
-    kept = [line for line in overruled if line in old and not any(states_same(line, other) for other in lines)]
-    return "\n".join([*filter(str.strip, lines), *kept]), returned
+    old_lines = [line for line in overruled if line in old and not any(states_same(line, other) for other in lines)]
+    return "\n".join([*filter(str.strip, lines), *old_lines]), returned
 
 
 def states_same(one: str, other: str) -> bool:

@@ -24,10 +24,10 @@ def forget_in_note(text: str, ids: Collection[str]) -> str:
     is_covered = note.block is not None and any(0 < seq_of_id(ident) <= note.horizon_seq for ident in ids)
     if sections == note.sections and passages == note.passages and not is_covered:
         return text
-    dropped = tuple(line for line in note.dropped if not set(list_cited_ids(line)) & set(ids))
+    dropped_lines = tuple(line for line in note.dropped if not set(list_cited_ids(line)) & set(ids))
     block = None if is_covered else note.block  # its words cannot be changed
     note = msgspec.structs.replace(
-        note, sections=sections, passages=passages, dropped=dropped, feedback=(), block=block
+        note, sections=sections, passages=passages, dropped=dropped_lines, feedback=(), block=block
     )
     return note.write_text()
 

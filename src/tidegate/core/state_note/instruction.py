@@ -218,18 +218,18 @@ def _measure_line(groups: Sequence[Group]) -> float:
     """The tokens of a line in the results of tools, from which most passages come."""
     results = [item for group in groups for item in group.items if item.message.role == "tool"]
     lines = sum(text_of(item.message).count("\n") + 1 for item in results)
-    measured = sum(item.tokens for item in results) / lines if lines else _MAX_LINE_TOKENS
-    return min(max(measured, _MIN_LINE_TOKENS), _MAX_LINE_TOKENS)
+    mean = sum(item.tokens for item in results) / lines if lines else _MAX_LINE_TOKENS
+    return min(max(mean, _MIN_LINE_TOKENS), _MAX_LINE_TOKENS)
 
 
 def _tell_feedback(previous: StateNote, lines_left: int, shown: str) -> list[str]:
     """What became of the passages and of the note. `shown` is the text of the messages above."""
     lines: list[str] = []
     if previous.passages:
-        named = ", ".join(
+        names = ", ".join(
             f'"{passage.find}"{"" if passage.text in shown else " (not shown above)"}' for passage in previous.passages
         )
-        lines += ["", f"Your last passages, which leave unless you name them again: {named}"]
+        lines += ["", f"Your last passages, which leave unless you name them again: {names}"]
         if lines_left >= _WORTH_TELLING:
             lines.append(f"They left room for about {lines_left:,} more lines.")
     feedback = [*previous.feedback[:_MAX_FEEDBACK]]
@@ -271,13 +271,13 @@ def list_message_ids(groups: Sequence[Group], budget: Budget, tokens: int, chars
         if sum(map(measure, user_lines.values())) <= _USER_MAP_SHARE:
             break
     first = next(iter(user_lines), -1)
-    found: dict[int, str] = {}
+    lines_by_group: dict[int, str] = {}
     left = 1.0
     for number in sorted(user_lines, key=lambda number: (number != first, -number)):
         left -= measure(user_lines[number])
         if left < 0:
             break
-        found[number] = user_lines[number]
+        lines_by_group[number] = user_lines[number]
     for number in reversed(messages):
         message = messages[number]
         if message.role != "assistant":
@@ -287,5 +287,5 @@ def list_message_ids(groups: Sequence[Group], budget: Budget, tokens: int, chars
         left -= measure(line)
         if left < 0:
             break
-        found[number] = line
-    return [found[number] for number in sorted(found)]
+        lines_by_group[number] = line
+    return [lines_by_group[number] for number in sorted(lines_by_group)]

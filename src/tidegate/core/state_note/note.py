@@ -97,10 +97,10 @@ def choose_note_limits(budget: Budget) -> NoteLimits:
     return NoteLimits(note, passages, more)
 
 
-def merge_sections(old: Mapping[str, str], changed: Mapping[str, str]) -> dict[str, str]:
+def merge_sections(old: Mapping[str, str], changes: Mapping[str, str]) -> dict[str, str]:
     """The sections of an update: those that it does not have stay byte for byte; an empty one is removed."""
-    merged = {heading: changed.get(heading, old.get(heading, "")) for heading in HEADINGS}
-    return {heading: text for heading, text in merged.items() if text.strip()}
+    sections = {heading: changes.get(heading, old.get(heading, "")) for heading in HEADINGS}
+    return {heading: text for heading, text in sections.items() if text.strip()}
 
 
 DROP_MARK: Final = "drop:"
@@ -123,8 +123,8 @@ def read_changes(old: str, changes: str) -> SectionChange:
         if not bare.casefold().startswith(DROP_MARK):
             new.append(line)
             continue
-        wanted = _fold_line(bare[len(DROP_MARK) :].strip(" `\"….'"))
-        at = next((n for n, text in enumerate(lines) if len(wanted) > 3 and wanted in _fold_line(text)), -1)
+        text_to_drop = _fold_line(bare[len(DROP_MARK) :].strip(" `\"….'"))
+        at = next((n for n, text in enumerate(lines) if len(text_to_drop) > 3 and text_to_drop in _fold_line(text)), -1)
         if at < 0:
             unknown.append(line.strip())
         else:
@@ -149,5 +149,5 @@ def shown_state_note_id(view: View) -> str:
 
 def is_new_state_note(view: View) -> bool:
     """Whether a note came that no sweep has shown yet."""
-    shown = shown_state_note_id(view)[1:].partition(".")[0]  # the seq of the edit that inserted it
-    return bool(view.state_note) and (not shown.isdecimal() or int(shown) < view.state_note_seq)
+    shown_seq = shown_state_note_id(view)[1:].partition(".")[0]  # the seq of the edit that inserted it
+    return bool(view.state_note) and (not shown_seq.isdecimal() or int(shown_seq) < view.state_note_seq)

@@ -120,8 +120,8 @@ class Originals:
     @cached_property
     def typed_text(self) -> str:
         """What the user typed, folded and in lower case."""
-        typed = (rule_text(message) or text_of(message) for message in self.messages if is_user_request(message))
-        return fold_space("\n".join(typed)).casefold()
+        texts = (rule_text(message) or text_of(message) for message in self.messages if is_user_request(message))
+        return fold_space("\n".join(texts)).casefold()
 
     @cached_property
     def dialogs(self) -> dict[str, str]:
@@ -239,9 +239,9 @@ def find_call_path(call: Call) -> str:
             value = arguments.get(key)
             if isinstance(value, str) and 0 < len(value) <= 400 and "\n" not in value:
                 return value
-    changed = changed_paths_of(call)
-    if changed:
-        return changed[0]
+    paths = changed_paths_of(call)
+    if paths:
+        return paths[0]
     files = call_target_of(call).files
     return next(iter(files)) if len(files) == 1 and call_target_of(call).shows_file else ""
 
@@ -274,7 +274,7 @@ def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
         shows = not target.writes and (target.shows_file or (bool(find_call_path(call)) and _reads_file(call)))
         return [SourceText(message.id, describe_call(call), find_call_path(call), text_of(message), shows)]
     author = "user" if is_user_request(message) else message.role
-    found = [SourceText(message.id, author, "", text)] if (text := text_of(message)).strip() else []
+    sources = [SourceText(message.id, author, "", text)] if (text := text_of(message)).strip() else []
     for call in calls_of(message):
         path, source = find_call_path(call), describe_call(call)
         whole = call_target_of(call).whole_file
@@ -282,10 +282,10 @@ def _sources_of(message: Message, calls: dict[str, Call]) -> list[SourceText]:
             if _OLD_TEXT.search(key):
                 continue
             if is_content_argument(value):
-                found.append(SourceText(message.id, source, path, value, whole, is_whole=whole))
+                sources.append(SourceText(message.id, source, path, value, whole, is_whole=whole))
             elif len(value) >= _BRIEF_CHARS:
-                found.append(SourceText(message.id, source, path, value, is_brief=True))
-    return found
+                sources.append(SourceText(message.id, source, path, value, is_brief=True))
+    return sources
 
 
 def _reads_file(call: Call) -> bool:
@@ -300,12 +300,12 @@ def changes_of(message: Message, failed: frozenset[str] | set[str] = frozenset()
             continue
         paths = changed_paths_of(call) or [find_call_path(call)]
         strings = list(iterate_strings(parse_call_arguments(call)))
-        replaced = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
-        replaced += [
+        old_texts = [value for key, value in strings if _OLD_TEXT.search(key) and value.strip()]
+        old_texts += [
             old for _, value in strings if "*** " in value and (old := "\n".join(_PATCHED_LINE.findall(value)))
         ]
         for path in filter(None, paths):
-            changes += [LoggedFileChange(message.id, path, old) for old in replaced or [""]]
+            changes += [LoggedFileChange(message.id, path, old) for old in old_texts or [""]]
     return changes
 
 

@@ -64,7 +64,7 @@ class _Hit(NamedTuple):
 
 
 def quote_passages(
-    wanted: Sequence[WantedPassage],
+    requests: Sequence[WantedPassage],
     originals: Originals,
     tokens: int,
     counter: TokenCounter,
@@ -80,9 +80,9 @@ def quote_passages(
     definitions of these `names` follow.
     """
     room = _Room(tokens, counter, originals)
-    if len(wanted) > MAX_PASSAGES:
-        room.feedback.append(f"only the first {MAX_PASSAGES} of {len(wanted)} passages were read")
-    for each in wanted[:MAX_PASSAGES]:
+    if len(requests) > MAX_PASSAGES:
+        room.feedback.append(f"only the first {MAX_PASSAGES} of {len(requests)} passages were read")
+    for each in requests[:MAX_PASSAGES]:
         name = _shorten(each.find)
         if len(each.find.strip()) < _MIN_FIND_CHARS:
             room.feedback.append(f'"{name}" is too short to find a place')
@@ -168,9 +168,9 @@ class _Room:
             last = max([last, *(part.last for part in parts if part.last - last <= _MAX_GROWTH)])
             if (first, last) == (passage.first_line - 1, passage.last_line - 1):
                 continue
-            grown = _cite(quote.source, first, last, passage.why, passage.find, self._originals)
-            if self._used - self._measure(passage) + self._measure(grown) <= tokens:
-                self.quotes[number] = quote._replace(passage=grown)
+            longer = _cite(quote.source, first, last, passage.why, passage.find, self._originals)
+            if self._used - self._measure(passage) + self._measure(longer) <= tokens:
+                self.quotes[number] = quote._replace(passage=longer)
         for quote in list(self.quotes):
             neighbors = [other for other in self.quotes if other is quote or _touches_lines(other, quote)]
             if quote in self.quotes and len(neighbors) > 1:
@@ -264,25 +264,27 @@ def _covers(one: NotePassage, other: NotePassage) -> bool:
     )
 
 
-def _restore_span(wanted: WantedPassage, old: NotePassage | None) -> WantedPassage:
+def _restore_span(request: WantedPassage, old: NotePassage | None) -> WantedPassage:
     """A passage that is named again without its lines, with those that it had."""
-    if wanted.before or wanted.after or old is None or old.edited_in:
-        return wanted
+    if request.before or request.after or old is None or old.edited_in:
+        return request
     lines = old.text.split("\n")
-    at = next((n for n, line in enumerate(lines) if wanted.find.strip() in line), 0)
+    at = next((n for n, line in enumerate(lines) if request.find.strip() in line), 0)
     return msgspec.structs.replace(
-        wanted, before=at, after=len(lines) - 1 - at, id=wanted.id or old.id, why=wanted.why or old.why
+        request, before=at, after=len(lines) - 1 - at, id=request.id or old.id, why=request.why or old.why
     )
 
 
-def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Originals, *, is_block: bool) -> _Quote | str:
+def _quote_newest(
+    request: WantedPassage, hits: Sequence[_Hit], originals: Originals, *, is_block: bool
+) -> _Quote | str:
     """The first place. If later edits changed its text, a newer text of that file, or why there is none to quote."""
-    quote = _quote(wanted, hits[0], originals, is_block=is_block)
+    quote = _quote(request, hits[0], originals, is_block=is_block)
     passage = quote.passage
     is_part = bool(passage.file) and not (hits[0].source.shows_file or hits[0].source.is_brief)
     if not passage.changed_in and not is_part:
         return quote
-    current = _quote_current(wanted, quote, originals, is_block=is_block)
+    current = _quote_current(request, quote, originals, is_block=is_block)
     if current is not None:
         return current
     if not passage.changed_in:
@@ -290,15 +292,15 @@ def _quote_newest(wanted: WantedPassage, hits: Sequence[_Hit], originals: Origin
     for hit in hits:
         source = hit.source
         if source.file and is_after(source.id, passage.id) and is_same_file(source.file, passage.file):
-            newer = _quote(wanted, hit, originals, is_block=is_block)
+            newer = _quote(request, hit, originals, is_block=is_block)
             if not newer.passage.changed_in and _count_lines(newer.passage) * 2 >= _count_lines(passage):
                 return newer
     return _find_again(quote, originals)
 
 
-def _quote_current(wanted: WantedPassage, quote: _Quote, originals: Originals, *, is_block: bool) -> _Quote | None:
+def _quote_current(request: WantedPassage, quote: _Quote, originals: Originals, *, is_block: bool) -> _Quote | None:
     """The place in the file as it is after the edits of the log; None if that is not known, or does not have it."""
-    needle = wanted.find.strip("\r\n")
+    needle = request.find.strip("\r\n")
     for source in reversed(originals.sources):
         if not source.shows_file or not is_same_file(source.file, quote.passage.file):
             continue
@@ -307,7 +309,7 @@ def _quote_current(wanted: WantedPassage, quote: _Quote, originals: Originals, *
         if current is None or at < 0:
             continue
         hit = _Hit(current, current.text.count("\n", 0, at))
-        newer = _quote(wanted, hit, originals, is_block=is_block)
+        newer = _quote(request, hit, originals, is_block=is_block)
         return newer if newer.passage.edited_in else None
     return None
 
@@ -335,9 +337,9 @@ def _find_again(quote: _Quote, originals: Originals) -> _Quote | str:
     return quote
 
 
-def _find(wanted: WantedPassage, originals: Originals) -> list[_Hit]:
+def _find(request: WantedPassage, originals: Originals) -> list[_Hit]:
     """The places with the text, that to be quoted first."""
-    needle = wanted.find.strip("\r\n")
+    needle = request.find.strip("\r\n")
     hits = _find_lines(needle, originals)
     if not hits:
         hits = _find_lines(_LINE_NUMBER.sub("", needle).strip(), originals)
@@ -346,8 +348,8 @@ def _find(wanted: WantedPassage, originals: Originals) -> list[_Hit]:
     if not hits:
         hits = _find_updated(needle, originals)
     hits.sort(key=lambda hit: hit.source.is_brief)
-    named = [hit for hit in hits if hit.source.id == wanted.id]
-    return [*named, *(hit for hit in _rank(wanted, hits) if hit not in named)]
+    cited_hits = [hit for hit in hits if hit.source.id == request.id]
+    return [*cited_hits, *(hit for hit in _rank(request, hits) if hit not in cited_hits)]
 
 
 def _find_lines(needle: str, originals: Originals) -> list[_Hit]:
@@ -391,32 +393,32 @@ def _find_folded(needle: str, originals: Originals) -> list[_Hit]:
     return hits
 
 
-def _rank(wanted: WantedPassage, hits: list[_Hit]) -> list[_Hit]:
+def _rank(request: WantedPassage, hits: list[_Hit]) -> list[_Hit]:
     """Newest first. If lines around are wanted, a text that has at least half of them comes before one that has not,
     and the content of a file before other texts."""
-    span = min(wanted.before + wanted.after, MAX_PASSAGE_LINES)
+    span = min(request.before + request.after, MAX_PASSAGE_LINES)
     if 0 < span < _MIN_CUT_LINES:
         return hits
 
     def lacks(hit: _Hit) -> bool:
         lines = hit.source.text.count("\n") + 1
-        got = min(hit.line, wanted.before) + min(lines - hit.line - 1, wanted.after)
+        got = min(hit.line, request.before) + min(lines - hit.line - 1, request.after)
         return got * 2 < span
 
     return sorted(hits, key=lambda hit: (lacks(hit), not hit.source.shows_file))
 
 
-def _quote(wanted: WantedPassage, hit: _Hit, originals: Originals, *, is_block: bool) -> _Quote:
+def _quote(request: WantedPassage, hit: _Hit, originals: Originals, *, is_block: bool) -> _Quote:
     source = hit.source
     lines = source.text.split("\n")
-    if is_block and not wanted.before and not wanted.after:
+    if is_block and not request.before and not request.after:
         first, last = find_block(lines, hit.line, source.file, _MAX_BLOCK_LINES)
     else:
-        first = max(0, hit.line - max(0, wanted.before))
-        last = hit.line + max(0, wanted.after)
-    last = max(last, hit.line + wanted.find.strip("\r\n").count("\n"))
+        first = max(0, hit.line - max(0, request.before))
+        last = hit.line + max(0, request.after)
+    last = max(last, hit.line + request.find.strip("\r\n").count("\n"))
     last = min(last, len(lines) - 1, first + MAX_PASSAGE_LINES - 1)
-    return _Quote(_cite(source, first, last, wanted.why, wanted.find, originals), source)
+    return _Quote(_cite(source, first, last, request.why, request.find, originals), source)
 
 
 def _cite(source: SourceText, first: int, last: int, why: str, find: str, originals: Originals) -> NotePassage:
@@ -455,30 +457,30 @@ def find_later_changes(ident: str, file: str, text: str, changes: Sequence[Logge
     if not file:
         return ()
     plain = list_plain_lines(text)
-    found = [
+    ids = [
         change.id
         for change in changes
         if is_after(change.id, ident) and is_same_file(change.file, file) and _touches(change, plain)
     ]
-    return tuple(dict.fromkeys(found))[-_MAX_CHANGES:]
+    return tuple(dict.fromkeys(ids))[-_MAX_CHANGES:]
 
 
 def refresh_changes(passage: NotePassage, changes: Sequence[LoggedFileChange]) -> NotePassage:
     """The passage with the messages among these changes that changed its text, too."""
     later = find_later_changes(passage.id, passage.file, passage.text, changes)
-    changed = tuple(dict.fromkeys((*passage.changed_in, *later)))
-    return passage if changed == passage.changed_in else msgspec.structs.replace(passage, changed_in=changed)
+    ids = tuple(dict.fromkeys((*passage.changed_in, *later)))
+    return passage if ids == passage.changed_in else msgspec.structs.replace(passage, changed_in=ids)
 
 
-def list_outdated(passages: Sequence[NotePassage], shown: str, changes: Sequence[LoggedFileChange]) -> list[str]:
-    """The ids of those passages in the text `shown` that these changes of one message made out of date.
+def list_outdated(passages: Sequence[NotePassage], text: str, changes: Sequence[LoggedFileChange]) -> list[str]:
+    """The ids of those passages in `text` that these changes of one message made out of date.
 
     A passage that has the change, or says that it came, is not among them.
     """
     outdated = [
         passage.id
         for passage in passages
-        if changes and passage.text in shown and changes[0].id not in (*passage.changed_in, *passage.edited_in)
+        if changes and passage.text in text and changes[0].id not in (*passage.changed_in, *passage.edited_in)
         if find_later_changes(passage.id, passage.file, passage.text, changes)
     ]
     return list(dict.fromkeys(outdated))

@@ -69,11 +69,11 @@ def render_passage(passage: NotePassage) -> str:
     else:
         place = f"lines {passage.first_line:,}-{passage.last_line:,} of {passage.lines:,}"
     why = f"; for: {passage.why}" if passage.why else ""
-    changed = f"; CHANGED LATER by {', '.join(passage.changed_in)}" if passage.changed_in else ""
+    changes = f"; CHANGED LATER by {', '.join(passage.changed_in)}" if passage.changed_in else ""
     fence = choose_fence([passage.text])
     if passage.edited_in:
-        changed += f"; {EDITED_IN}{', '.join(passage.edited_in)}"
-    return f"[{passage.id}, {what}, {place}{why}{changed}]\n{fence}\n{passage.text}\n{fence}"
+        changes += f"; {EDITED_IN}{', '.join(passage.edited_in)}"
+    return f"[{passage.id}, {what}, {place}{why}{changes}]\n{fence}\n{passage.text}\n{fence}"
 
 
 def choose_fence(texts: Iterable[str]) -> str:

@@ -125,6 +125,10 @@ def token_shapes_in(text: str) -> list[Shape]:
     return [shape for shape in _token_shapes_without(missing) if shape.literal in text]
 
 
+def token_prefixes_in(text: str) -> list[str]:
+    return [shape.literal for shape in token_shapes_in(text)]
+
+
 @cache
 def _token_shapes_without(missing: str) -> tuple[Shape, ...]:
     """Those whose prefix has none of these characters."""

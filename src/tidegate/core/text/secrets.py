@@ -27,6 +27,7 @@ from tidegate.core.text.secret_patterns import (
     mask_assigned,
     mask_key_ends,
     other_shapes,
+    token_prefixes_in,
     token_shapes,
     token_shapes_in,
 )
@@ -183,8 +184,10 @@ class SecretMask:
 
     def _find_beginnings(self, text: str) -> list[int]:
         """Where lines begin that have a key which may go on in the next one: most texts have none."""
-        starts = [shape.literal for shape in token_shapes_in(text)]
-        starts += [form[:SAMPLE] for form in self._forms if form[:SAMPLE] in text]
+        starts = token_prefixes_in(text)
+        for form in self._forms:
+            if form[:SAMPLE] in text:
+                starts.append(form[:SAMPLE])
         beginnings: list[int] = []
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
             if beginnings and match.start() < beginnings[-1] + LAYOUT_CHARS // 2:

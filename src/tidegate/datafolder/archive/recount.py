@@ -5,11 +5,10 @@ import msgspec
 from tidegate.core.edits import Edit, Insert, Replace
 from tidegate.core.errors import BadInput, BadPolicy
 from tidegate.core.events import Event, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import Image, Message, Part, Result, Role
+from tidegate.core.messages import Image, Message, Part, Result, Role, resolve_visibility
 from tidegate.core.notes import ModelNote, SystemSet, ToolsSet, is_note, read_note
 from tidegate.core.tokens.counting import TokenCounter, TokenEstimator, count_message, count_system, count_tools
 from tidegate.core.tokens.image_size import read_image_size
-from tidegate.core.view import resolve_visibility
 from tidegate.models.token_counters import create_counter
 from tidegate.session.request import parse_model_note
 from tidegate.wire.registry import resolve_dialect

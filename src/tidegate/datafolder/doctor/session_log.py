@@ -20,12 +20,12 @@ from tidegate.core.events import (
     encode_event,
 )
 from tidegate.core.log_fold import fold_log
-from tidegate.core.messages import Message, Text
+from tidegate.core.messages import Message, Text, resolve_visibility
 from tidegate.core.notes import ModelNote, RecordsLost, SystemSet, ToolsSet, is_note
 from tidegate.core.stages.repair import repair_view
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenEstimator, count_message, fits_its_length
-from tidegate.core.view import LogView, RefoldNeeded, View, resolve_visibility
+from tidegate.core.view import LogView, RefoldNeeded, View
 from tidegate.datafolder.archive.recount import EventRecounter
 from tidegate.session.request import parse_model_note
 from tidegate.store.blobs import Blobs

@@ -13,7 +13,18 @@ import msgspec
 
 from tidegate.core.edits import Drop, Edit, Insert, RemoveRule, Replace
 from tidegate.core.events import BranchStarted, Event, EventPayload, MessageAdded, NoteAdded, ViewEdited
-from tidegate.core.messages import STATE_NOTE, Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.messages import (
+    STATE_NOTE,
+    Call,
+    Image,
+    Message,
+    Part,
+    Result,
+    Text,
+    Thinking,
+    Tool,
+    resolve_visibility,
+)
 from tidegate.core.notes import (
     AnswerBirth,
     ContentForgotten,
@@ -37,7 +48,6 @@ from tidegate.core.state_note.forgetting import forget_in_note, forget_in_shown_
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import MESSAGE_OVERHEAD, count_message
 from tidegate.core.tokens.estimate import TokenEstimator
-from tidegate.core.view import resolve_visibility
 from tidegate.session.continuation import find_recorded_span
 
 TOMBSTONE = "[forgotten]"

@@ -30,7 +30,6 @@ from tidegate.core.policy.policy import (
     effective_threshold,
     judge_rule,
     make_trigger_sizes,
-    measure_for_triggers,
 )
 from tidegate.core.policy.trigger_text import TriggerSizes, describe_trigger, make_sentence
 from tidegate.core.state_note.note import is_new_state_note
@@ -147,7 +146,7 @@ def _dropped_ids(edited: ViewEdited) -> tuple[str, ...]:
 
 def _trigger_context(policy: Policy, view: View, budget: Budget, moment: str) -> TriggerContext:
     recovery = view.recoveries + 1 if moment == "overflow" else 0
-    return TriggerContext(view, budget, policy, measure_for_triggers(policy, view, budget), 0, recovery)
+    return TriggerContext(view, budget, policy, recovery=recovery)
 
 
 # --- how far away it is -----------------------------------------------------------------------------------------------
@@ -204,7 +203,7 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
                 rule.stage,
                 trigger.metric,
                 trigger.op,
-                effective_threshold(trigger, at.budget),
+                effective_threshold(trigger, at),
                 METRICS[trigger.metric](at),
                 due,
                 make_trigger_sizes(at.tokens, at.view.tokens, at.budget),
@@ -215,7 +214,7 @@ def _rule_thresholds(rule: Rule, moment: Moment, at: TriggerContext, now: float,
 
 def _tokens_away(trigger: Trigger, at: TriggerContext) -> int | None:
     """Return how many provider tokens are missing; 0 if the trigger holds, None if tokens do not decide it."""
-    now, limit, budget = METRICS[trigger.metric](at), effective_threshold(trigger, at.budget), at.budget
+    now, limit, budget = METRICS[trigger.metric](at), effective_threshold(trigger, at), at.budget
     units = {
         "tokens": 1.0,
         "history": budget.scale,

@@ -26,7 +26,6 @@ from tidegate.core.policy.policy import (
     Trigger,
     TriggerContext,
     judge_rule,
-    measure_for_triggers,
 )
 from tidegate.core.snapshot import freeze_view, thaw_view
 from tidegate.core.tokens.counting import TokenCounter
@@ -77,7 +76,7 @@ def _choose_coming_rules(at: PlanContext) -> Policy:
     A copy of a view does not have the provider's reports, so its size cannot be compared with a threshold again.
     """
     policy = _change_triggers(at.policy, _MOMENTS, _lower_trigger)
-    occasion = TriggerContext(at.view, at.budget, policy, measure_for_triggers(policy, at.view, at.budget))
+    occasion = TriggerContext(at.view, at.budget, policy)
 
     def choose(rules: Sequence[Rule]) -> tuple[Rule, ...]:
         near = (rule for rule in rules if not _asks(rule) or (rule.when and judge_rule(rule, occasion, at.now).fires))

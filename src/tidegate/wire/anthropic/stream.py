@@ -52,16 +52,14 @@ _DELTA_FIELDS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 
 
-class _PartialBlock(msgspec.Struct, eq=False):
+class _PartialBlock:
     """Pieces are joined once, at the end, so that a long answer is not copied with every piece."""
 
-    block: JsonObject
-    grown: dict[str, list[str]]
-    json: list[str]
-
-    @property
-    def is_call(self) -> bool:
-        return self.block.get("type") == "tool_use"
+    def __init__(self, block: JsonObject) -> None:
+        self.block = block
+        self.is_call = block.get("type") == "tool_use"
+        self.pieces_by_key: dict[str, list[str]] = {}
+        self.json: list[str] = []
 
     def arguments(self) -> str:
         block_input = self.block.get("input")
@@ -71,7 +69,7 @@ class _PartialBlock(msgspec.Struct, eq=False):
         block = dict(self.block)
         if block.get("type") == "text":
             block.setdefault("text", "")
-        for key, pieces in self.grown.items():
+        for key, pieces in self.pieces_by_key.items():
             block[key] = as_string(block.get(key)) + "".join(pieces)
         if text := "".join(self.json):
             block["input"] = msgspec.json.decode(text) if is_object_text(text) else text
@@ -117,7 +115,7 @@ class AnthropicAssembler:
         place = as_index(frame.get("index"), len(self._blocks))
         while place in self._blocks:  # some servers give every block the same index
             place += 1
-        self._blocks[place] = growing = _PartialBlock(block, {}, [])
+        self._blocks[place] = growing = _PartialBlock(block)
         self._calls += growing.is_call
         bound_parts(len(self._blocks), self._calls)
         if growing.is_call:
@@ -134,7 +132,7 @@ class AnthropicAssembler:
         if growing is None:
             if kind not in ("text_delta", "thinking_delta"):
                 return []
-            growing = self._blocks[place] = _PartialBlock({"type": _DELTA_FIELDS[kind][0]}, {}, [])
+            growing = self._blocks[place] = _PartialBlock({"type": _DELTA_FIELDS[kind][0]})
             bound_parts(len(self._blocks), self._calls)
         if kind == "input_json_delta":
             piece = as_string(delta.get("partial_json"))
@@ -150,7 +148,7 @@ class AnthropicAssembler:
             return []
         key, channel = _DELTA_FIELDS[kind]
         piece = as_string(delta.get(key))
-        growing.grown.setdefault(key, []).append(piece)
+        growing.pieces_by_key.setdefault(key, []).append(piece)
         if channel == "text":
             return [Delta("text", piece, place)] if piece else []
         return [Delta("thinking", piece, place)] if piece and channel else []
@@ -159,18 +157,17 @@ class AnthropicAssembler:
         if not self.done:
             raise incomplete_reply_error()
         ordered = [self._blocks[place] for place in sorted(self._blocks)]
+        content = [each.whole() for each in ordered]
         calls = [each for each in ordered if each.is_call]
+        arguments = [each.arguments() for each in calls]
         ids = assign_unique_ids([as_string(each.block.get("id")) for each in calls])
         left = iter(ids)
-        content: list[JsonObject] = []
-        for each in ordered:
-            block = each.whole()
+        for each, block in zip(ordered, content, strict=True):
             if each.is_call:
                 block |= {"id": next(left), "name": as_string(block.get("name"))}
-            content.append(block)
         stop = normalize_stop(_STOPS.get(self._reason, "unknown"), bool(calls))
         message: JsonObject = {"role": "assistant", "content": content}
-        bad = find_broken_calls(ids, [each.arguments() for each in calls])
+        bad = find_broken_calls(ids, arguments)
         return ensure_parseable(parse_message, Reply([message], self._usage, stop, self._model, self._reason, bad))
 
 

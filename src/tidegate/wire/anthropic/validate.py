@@ -7,10 +7,10 @@ of more than one message.
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Self
 
 from tidegate.wire.anthropic.models import accepts_system_messages, demands_loop_start
 from tidegate.wire.anthropic.validate_media import MediaTally
-from tidegate.wire.anthropic.validate_thinking import THINKING_TYPES, ToolLoop, check_thinking_block
 from tidegate.wire.validation.faults import STRICT_PROFILE, FaultWording, RequestFault, ValidationProfile
 from tidegate.wire.validation.json_checks import (
     describe_value,
@@ -18,11 +18,12 @@ from tidegate.wire.validation.json_checks import (
     has_only_finite_numbers,
     is_tool_name,
 )
-from tidegate.wire.validation.validator import BodyFormat, IdSet, MessageListValidator, walk_tools
+from tidegate.wire.validation.validator import BodyFormat, ForkableState, IdSet, MessageListValidator, walk_tools
 
+_THINKING_TYPES = ("thinking", "redacted_thinking")
 RESULT_BLOCK_TYPES = frozenset(("text", "image", "document", "search_result", "tool_reference"))
 USER_BLOCK_TYPES = RESULT_BLOCK_TYPES | {"tool_result", "container_upload"}
-MODEL_BLOCK_TYPES = frozenset(("text", "tool_use", "server_tool_use", "mcp_tool_use", "compaction", *THINKING_TYPES))
+MODEL_BLOCK_TYPES = frozenset(("text", "tool_use", "server_tool_use", "mcp_tool_use", "compaction", *_THINKING_TYPES))
 MAX_CACHE_MARKERS = 4
 TOO_MANY_MARKERS_TEXT = "A maximum of {} blocks with cache_control may be provided. Found {}."
 
@@ -71,7 +72,7 @@ def check_cache_marker(block: Mapping[str, object], where: str) -> Iterator[Requ
     mark = block["cache_control"]
     if not isinstance(mark, dict) or mark.get("type") != "ephemeral":
         yield RequestFault("AN11", f"{where}.cache_control.type: Input should be 'ephemeral'", where)
-    if block.get("type") in THINKING_TYPES:
+    if block.get("type") in _THINKING_TYPES:
         yield RequestFault("AN11", f"{where}.cache_control: Extra inputs are not permitted", where)
     if block.get("type") == "text" and not block.get("text"):
         yield RequestFault("AN7", f"{where}: cache_control cannot be set for empty text blocks", where)
@@ -208,7 +209,7 @@ class AnthropicValidator(MessageListValidator):
         self._ragged = False  # the latest message ends in white space
         model = head.get("model")
         demands_start = demands_loop_start(model if isinstance(model, str) else "")
-        self._loop = ToolLoop() if is_thinking_enabled(head) and demands_start else None
+        self._loop = _ToolLoop() if is_thinking_enabled(head) and demands_start else None
         self._takes_system = isinstance(model, str) and accepts_system_messages(model)
         self._marks = 0
         self._media: MediaTally | None = None
@@ -396,8 +397,8 @@ class AnthropicValidator(MessageListValidator):
             self._served |= {key if isinstance(key, str) else ""}
         elif kind.endswith("_tool_result"):
             self._served = frozenset(key for key in self._served if key != block.get("tool_use_id"))
-        elif kind in THINKING_TYPES:
-            self._found.extend(check_thinking_block(block, where, self._words["unsigned"]))
+        elif kind in _THINKING_TYPES:
+            self._found.extend(_check_thinking_block(block, where, self._words["unsigned"]))
         elif kind not in MODEL_BLOCK_TYPES:
             rule = "AN4" if kind == "tool_result" else "SHAPE"
             self._add(rule, f"{where}: `{kind[:80]}` blocks can only be in `user` messages", where)
@@ -430,3 +431,57 @@ class AnthropicValidator(MessageListValidator):
             yield RequestFault("AN11", TOO_MANY_MARKERS_TEXT.format(MAX_CACHE_MARKERS, self._marks), "body")
         if self._media is not None:
             yield from self._media.end_faults()
+
+
+# --- signed thinking -------------------------------------------------------------------------------------------------
+
+
+def _check_thinking_block(block: dict[str, object], where: str, unsigned: FaultWording) -> Iterator[RequestFault]:
+    """AN12 and BR5: a thinking block without its signature was cut off."""
+    if block.get("type") == "redacted_thinking":
+        data = block.get("data")
+        if not isinstance(data, str) or not data:
+            yield RequestFault("AN12", f"{where}.redacted_thinking.data: Field required", where)
+        return
+    if not isinstance(block.get("thinking"), str):
+        yield RequestFault("AN12", f"{where}.thinking.thinking: Field required", where)
+    signature = block.get("signature")
+    if not isinstance(signature, str) or not signature:
+        yield RequestFault(unsigned.rule, unsigned.text.format(where=where), where)
+
+
+class _ToolLoop(ForkableState):
+    """The running tool loop: the model's messages since the last user message. It must begin with thinking.
+
+    A user message with results, with or without text, does not end the loop. Later steps of a loop need no thinking:
+    without interleaved thinking the model makes none.
+    """
+
+    __slots__ = ("_at", "_calls", "_first")
+
+    def __init__(self, first: str = "", at: int = 0, calls: bool = False) -> None:
+        self._first = first  # the type of the first block; empty before the first model message
+        self._at = at
+        self._calls = calls
+
+    def fork(self) -> Self:
+        return type(self)(self._first, self._at, self._calls)
+
+    def start_turn(self) -> None:
+        self._first = ""
+        self._calls = False
+
+    def add_assistant_message(self, first: str, at: int, calls: bool) -> None:
+        if not self._first:
+            self._first, self._at = first, at
+        self._calls = self._calls or calls
+
+    def end_faults(self) -> Iterator[RequestFault]:
+        if self._calls and self._first not in _THINKING_TYPES:
+            where = f"messages.{self._at}.content.0"
+            text = (
+                f"Expected `thinking` or `redacted_thinking`, but found `{self._first[:80]}`. When `thinking` is "
+                "enabled, a final `assistant` message must start with a thinking block (preceding the lastmost set of "
+                "`tool_use` and `tool_result` blocks)."
+            )
+            yield RequestFault("AN12", f"{where}.type: {text}", where)

@@ -4,11 +4,12 @@ A frame is complete only after its blank line, so a frame that was cut is never 
 """
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
-from tidegate.core.errors import BadInput
+from tidegate.core.errors import BadInput, TidegateError
 from tidegate.wire.limits import MAX_JSON_VALUES, LimitExceeded, ProviderLimits, has_too_many_values
 from tidegate.wire.parsing import abbreviate_value
 from tidegate.wire.rendering.blocks import JsonObject
@@ -98,6 +99,17 @@ class SseReader:
         elif field == "error":  # older llama.cpp servers report an error in mid-stream in this field
             self._event = "error"
             self._data.append(value)
+
+
+def decode_frames(frames: Sequence[SseFrame]) -> tuple[list[JsonObject | None], TidegateError | None]:
+    """Decode frames up to the first damaged one. Return them, and what is wrong with that one."""
+    values: list[JsonObject | None] = []
+    try:
+        for frame in frames:
+            values.append(decode_frame(frame))
+    except TidegateError as fault:
+        return values, fault
+    return values, None
 
 
 def decode_frame(frame: SseFrame) -> JsonObject | None:

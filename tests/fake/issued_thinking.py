@@ -1,16 +1,14 @@
-"""Checks of signed thinking: what must be sent back (AN12), and what it is bound to (AN13)."""
+"""What a provider knows of the thinking that it has signed (AN13), for fake providers and the laws of thinking."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
-from typing import NamedTuple, Self
+from typing import NamedTuple
 
 import msgspec
 
-from tidegate.wire.validation.faults import FaultWording, RequestFault
-from tidegate.wire.validation.validator import ForkableState
+from tidegate.wire.validation.faults import RequestFault
 
-THINKING_TYPES = ("thinking", "redacted_thinking")
-
+_THINKING_TYPES = ("thinking", "redacted_thinking")
 _MODIFIED_TEXT = (
     "`thinking` or `redacted_thinking` blocks in the latest assistant message cannot be modified. "
     "These blocks must remain as they were in the original response."
@@ -20,57 +18,6 @@ _UNBOUND_TEXT = (
     "Invalid `signature` in `thinking` block. The block is bound to a different conversation. Remove the block, or set "
     '`thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
 )
-
-
-def check_thinking_block(block: dict[str, object], where: str, unsigned: FaultWording) -> Iterator[RequestFault]:
-    """AN12 and BR5: a thinking block without its signature was cut off."""
-    if block.get("type") == "redacted_thinking":
-        data = block.get("data")
-        if not isinstance(data, str) or not data:
-            yield RequestFault("AN12", f"{where}.redacted_thinking.data: Field required", where)
-        return
-    if not isinstance(block.get("thinking"), str):
-        yield RequestFault("AN12", f"{where}.thinking.thinking: Field required", where)
-    signature = block.get("signature")
-    if not isinstance(signature, str) or not signature:
-        yield RequestFault(unsigned.rule, unsigned.text.format(where=where), where)
-
-
-class ToolLoop(ForkableState):
-    """The running tool loop: the model's messages since the last user message. It must begin with thinking.
-
-    A user message with results, with or without text, does not end the loop. Later steps of a loop need no thinking:
-    without interleaved thinking the model makes none.
-    """
-
-    __slots__ = ("_at", "_calls", "_first")
-
-    def __init__(self, first: str = "", at: int = 0, calls: bool = False) -> None:
-        self._first = first  # the type of the first block; empty before the first model message
-        self._at = at
-        self._calls = calls
-
-    def fork(self) -> Self:
-        return type(self)(self._first, self._at, self._calls)
-
-    def start_turn(self) -> None:
-        self._first = ""
-        self._calls = False
-
-    def add_assistant_message(self, first: str, at: int, calls: bool) -> None:
-        if not self._first:
-            self._first, self._at = first, at
-        self._calls = self._calls or calls
-
-    def end_faults(self) -> Iterator[RequestFault]:
-        if self._calls and self._first not in THINKING_TYPES:
-            where = f"messages.{self._at}.content.0"
-            text = (
-                f"Expected `thinking` or `redacted_thinking`, but found `{self._first[:80]}`. When `thinking` is "
-                "enabled, a final `assistant` message must start with a thinking block (preceding the lastmost set of "
-                "`tool_use` and `tool_result` blocks)."
-            )
-            yield RequestFault("AN12", f"{where}.type: {text}", where)
 
 
 class IssuedThinking:
@@ -187,7 +134,7 @@ def drops_misplaced_thinking(request: Mapping[str, object]) -> bool:
 
 
 def _signature(block: object) -> str:
-    if not isinstance(block, dict) or block.get("type") not in THINKING_TYPES:
+    if not isinstance(block, dict) or block.get("type") not in _THINKING_TYPES:
         return ""
     key = block.get("signature") or block.get("data")
     return key if isinstance(key, str) else ""
