@@ -99,9 +99,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     return result
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, object, object]:
     mark_other_variants(items)
+    result = yield
+    items.sort(key=lambda item: item.get_closest_marker("sdk") is None)  # the first worker begins with the first tests
+    return result
 
 
 WORKERS = pytest.StashKey[list[str]]()

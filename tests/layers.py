@@ -6,7 +6,7 @@ They read the source and import nothing of the product: a rule broken in a file 
 import ast
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -116,19 +116,46 @@ class Facts(NamedTuple):
     """The names that it defines at its top level, without imports and private names."""
 
 
+def walk(tree: ast.AST) -> list[ast.AST]:
+    """The nodes in the order of `ast.walk`, without names, operators and contexts: no rule asks for them."""
+    nodes = [tree]
+    for node in nodes:  # it grows
+        for field in node._fields:
+            value = getattr(node, field, None)
+            if isinstance(value, list):
+                nodes += [each for each in value if isinstance(each, ast.AST) and not isinstance(each, _UNASKED)]
+            elif isinstance(value, ast.AST) and not isinstance(value, _UNASKED):
+                nodes.append(value)
+    return nodes
+
+
+_WITH_FACTS = {ast.If, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Call}
+_WITH_FACTS |= {ast.AsyncFor, ast.AsyncWith, ast.Await}
+_UNASKED = (ast.Name, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
+
+@lru_cache(maxsize=1)
+def nodes_of(text: str) -> list[ast.AST]:
+    """The nodes of a file, the module first. All rules ask about one file before the next: a tree takes much memory."""
+    return walk(ast.parse(text))
+
+
 @cache
 def facts_of(source: Source) -> Facts:
-    """Parse a file once and collect all that the rules ask."""
-    tree = ast.parse(source.text)
+    """Collect all that the rules ask about a file, except for private names and notes."""
+    nodes = nodes_of(source.text)
+    tree = nodes[0]
+    assert isinstance(tree, ast.Module)
+    asked = _WITH_FACTS | {ast.Constant} if source.module == "tidegate" else _WITH_FACTS
     guarded: set[ast.stmt] = set()
     imports: list[Import] = []
     bound: dict[str, str] = {}
     classes: list[Class] = []
     functions: list[Function] = []
     impure: list[tuple[int, str]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name | ast.Load | ast.Attribute | ast.arg | ast.Store | ast.keyword):
-            continue  # most nodes; no rule asks for them
+    for node in nodes:
+        if type(node) not in asked:
+            continue
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             guarded.update(node.body)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -283,7 +310,7 @@ def privacy_faults(source: Source) -> list[str]:
     if not MAYBE_PRIVATE.search(source.text):
         return []
     faults = []
-    for node in ast.walk(ast.parse(source.text)):
+    for node in nodes_of(source.text):
         if isinstance(node, ast.Attribute):
             names = [] if is_self(node.value) else [node.attr]
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tidegate"):
@@ -303,18 +330,23 @@ def back_door_faults(source: Source) -> list[str]:
     """
     if not MAYBE_PRIVATE.search(source.text):
         return []
-    tree = ast.parse(source.text)
-    classes = {node.name: private_names_of(node) for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    nodes = nodes_of(source.text)
+    classes = {node.name: private_names_of(node) for node in nodes if isinstance(node, ast.ClassDef)}
     own: dict[int, bool] = {}
-    for function in ast.walk(tree):
+    for function in nodes:
         if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
-            kinds = object_kinds(function, set(classes))
-            for node in ast.walk(function):
-                if isinstance(node, ast.Attribute):
-                    known = any(node.attr in classes[each] for each in kinds.get(root_name(node.value), ()))
-                    own[id(node)] = own.get(id(node), False) or (known and is_plain(node.value))
+            inner = walk(function)
+            private_uses = [
+                node
+                for node in inner
+                if isinstance(node, ast.Attribute) and node.attr.startswith("_") and not is_self(node.value)
+            ]
+            kinds = object_kinds(inner, set(classes)) if private_uses else {}
+            for use in private_uses:
+                known = any(use.attr in classes[each] for each in kinds.get(root_name(use.value), ()))
+                own[id(use)] = own.get(id(use), False) or (known and is_plain(use.value))
     faults = []
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Attribute) and not own.get(id(node)) and not is_self(node.value):
             names = [node.attr]
         elif isinstance(node, ast.ImportFrom) and absolute(source, node).startswith("tidegate"):
@@ -332,7 +364,7 @@ def note_faults(source: Source) -> list[str]:
     if source.module in (NOTES, *PACKED_NOTES) or not maybe_note().search(source.text):
         return []
     faults = []
-    for node in ast.walk(ast.parse(source.text)):
+    for node in nodes_of(source.text):
         found = ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("NoteAdded", "HostNote"):
             found = "makes a note without its type"
@@ -376,7 +408,7 @@ def own_topics() -> frozenset[str]:
 def private_names_of(made: ast.ClassDef) -> set[str]:
     """The private attributes and methods that a class defines."""
     names: set[str] = set()
-    for node in ast.walk(made):
+    for node in walk(made):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             names.add(node.name)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) and is_self(node.value):
@@ -386,10 +418,10 @@ def private_names_of(made: ast.ClassDef) -> set[str]:
     return {name for name in names if name.startswith("_")}
 
 
-def object_kinds(function: ast.FunctionDef | ast.AsyncFunctionDef, classes: set[str]) -> dict[str, set[str]]:
-    """Of which classes the arguments and variables of a function are, as far as it says so."""
+def object_kinds(nodes: list[ast.AST], classes: set[str]) -> dict[str, set[str]]:
+    """Of which classes the arguments and variables of a function with these nodes are, as far as it says so."""
     kinds: dict[str, set[str]] = {}
-    for node in ast.walk(function):
+    for node in nodes:
         if isinstance(node, ast.arg) and node.annotation is not None:
             kinds[node.arg] = classes.intersection(re.findall(r"\w+", ast.unparse(node.annotation)))
         elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):

@@ -35,7 +35,7 @@ def test_the_package() -> None:
     """One test for all rules: to read the package takes longer than to judge it."""
     sources = list(package_sources())
     assert {room_of(source.module) for source in sources} >= {"tidegate", "core"}
-    faults = [fault for check in CHECKS for source in sources for fault in check(source)]
+    faults = [fault for source in sources for check in CHECKS for fault in check(source)]
     assert faults + depth_faults(sources) + cycle_faults(sources) + climbing_faults(sources) == []
     names = {name for source in sources for name in facts_of(source).public_names}
     repeated = repeated_names(sources)

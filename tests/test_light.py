@@ -34,6 +34,32 @@ def test_the_command_line_loads_what_a_command_needs_when_it_runs() -> None:
     assert not slow & loaded_modules("import tidegate.cli.main")
 
 
+def test_a_command_that_needs_httpx_does_not_load_its_command_line() -> None:
+    """It would take a seventh of the time that `tidegate wrap` needs to begin."""
+    program = """
+import contextlib, io, sys
+from tidegate.cli.main import main
+sys.argv = ["tidegate", "--version"]
+with contextlib.redirect_stdout(io.StringIO()):
+    main()
+import httpx
+"""
+    assert not {"click", "pygments", "rich"} & loaded_modules(program)
+
+
+def test_importing_compiles_little() -> None:
+    """Every process that opens a session would otherwise spend a third of its start on patterns."""
+    program = """
+import gc
+from tidegate import DataFolder
+from tidegate.core.text.lazy_pattern import LazyPattern
+lazy = [each for each in gc.get_objects() if isinstance(each, LazyPattern)]
+assert len(lazy) > 300
+assert not [each.source for each in lazy if "compiled" in vars(each)]
+"""
+    loaded_modules(program)
+
+
 def test_listing_sessions_loads_and_compiles_little(tmp_path: Path) -> None:
     """`tidegate sessions` is typed often, and most of its time was imports and the patterns of secrets."""
     with DataFolder(tmp_path) as folder, folder.open("one", window=32_000) as session:

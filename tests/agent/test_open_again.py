@@ -161,6 +161,7 @@ def test_a_switch_to_a_smaller_window_fits_at_once(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.sdk
 def test_tools_of_mcp_servers_come_with_the_configuration(tmp_path: Path) -> None:
     """One of two servers does not start: that costs its own tools and nothing else."""
     child = str(Path(__file__).parent / "tools" / "plain_mcp_server.py")

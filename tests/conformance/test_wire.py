@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import strategies as st
-from mistral_common.protocol.instruct.request import ChatCompletionRequest
-from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
-from mistral_common.tokens.tokenizers.base import TokenizerVersion
 
 from tests.laws.sampled_law import sampled_law
 from tests.wire.bedrock_profile import BEDROCK_PROFILE
@@ -86,16 +83,22 @@ def test_bedrock_would_accept_every_history() -> None:
 
 def accept_as_mistral(body: dict[str, Any]) -> None:
     """Raises what Mistral would answer."""
+    from mistral_common.protocol.instruct.request import ChatCompletionRequest
+    from mistral_common.protocol.instruct.validator import ValidationMode, get_validator
+    from mistral_common.tokens.tokenizers.base import TokenizerVersion
+
     request: ChatCompletionRequest[Any] = ChatCompletionRequest.model_validate(body)
     for version in (TokenizerVersion.v7, TokenizerVersion.v11, TokenizerVersion.v13):
         get_validator(version, ValidationMode.serving).validate_request(request)
 
 
+@pytest.mark.sdk
 def test_mistral_itself_would_accept_every_history() -> None:
     for history in HISTORIES.values():
         accept_as_mistral(rendered("mistral", view_of(history)).body())
 
 
+@pytest.mark.sdk
 def test_mistral_itself_does_refuse() -> None:
     """The oracle is awake: the same request with an id of another shape is refused."""
     body = rendered("mistral", view_of(HISTORIES["one call"])).body()
@@ -209,6 +212,7 @@ _MESSAGE = st.builds(
 )
 
 
+@pytest.mark.sdk
 @sampled_law(50, 100, st.lists(st.builds(Seen, _MESSAGE, st.just(0), st.booleans()), max_size=12))
 def test_any_messages_whatever_are_accepted(items: list[Seen]) -> None:
     """Even those no contract allows: results from the user, calls from a tool, the same message id twice."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     import anthropic
     import openai
 
+pytestmark = pytest.mark.sdk
+
 WIRES = ["openai_chat", "openai_responses", "anthropic"]
 ONE = {"role": "assistant", "content": "One."}
 GUIDE = Path(__file__).parents[2] / "docs" / "integrations.md"

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from google import genai
     from google.genai import types
 
+pytestmark = pytest.mark.sdk
+
 TOOL = {"name": "read", "description": "Read a file.", "input_schema": {"type": "object"}}
 ANSWERS: list[Step] = [CALLS, CALLS]
 

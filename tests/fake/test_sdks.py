@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import openai
     from google import genai
 
+pytestmark = pytest.mark.sdk
+
 HELLO: Any = [{"role": "user", "content": "Hello"}]
 CALLS = ScriptedAnswer(
     text="Reading both.", calls=(Call("call_1", "read", '{"path":"a"}'), Call("call_2", "read", "{}"))

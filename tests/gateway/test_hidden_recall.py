@@ -8,9 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
 
 from tests.fake.server import KEY, Fake, Hang, Step
@@ -22,6 +20,8 @@ from tests.scale import mark_all_but
 from tidegate.core.messages import Call
 from tidegate.core.usage import Usage
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+
+pytestmark = pytest.mark.sdk
 
 Json = dict[str, Any]
 WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini")
@@ -94,6 +94,8 @@ STEP: Json = {"type": "object", "properties": {"n": {"type": "integer"}}}
 
 
 def talk_anthropic(url: str) -> list[Json]:
+    import anthropic
+
     client = anthropic.Anthropic(api_key=KEY, base_url=f"{url}/s/s", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
     usages = []
@@ -120,6 +122,8 @@ def talk_anthropic(url: str) -> list[Json]:
 
 
 def talk_chat(url: str) -> list[Json]:
+    import openai
+
     client = openai.OpenAI(api_key=KEY, base_url=f"{url}/s/s/v1", max_retries=0)
     messages: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
     usages = []
@@ -147,6 +151,8 @@ def talk_chat(url: str) -> list[Json]:
 
 
 def talk_responses(url: str) -> list[Json]:
+    import openai
+
     client = openai.OpenAI(api_key=KEY, base_url=f"{url}/s/s/v1", max_retries=0)
     items: list[Any] = [{"role": "user", "content": "The code of the teapot is 4711. What is it?"}]
     usages = []

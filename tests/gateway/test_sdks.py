@@ -5,15 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import anthropic
-import openai
 import pytest
-from google import genai
 
 from tests.fake.server import KEY, Fake
 from tests.gateway.serving import Running, run_gateway, upstream_of
 from tidegate.core.messages import Call, text_of
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+
+pytestmark = pytest.mark.sdk
 
 ANSWER = ScriptedAnswer(text="Good morning.", calls=(Call("c1", "read", '{"path":"a.txt"}'),))
 TOOL = {
@@ -34,6 +33,8 @@ def log_texts(running: Running) -> list[str]:
 
 
 def ask_anthropic(url: str, stream: bool) -> str:
+    import anthropic
+
     client = anthropic.Anthropic(api_key=KEY, base_url=url, max_retries=0)
     asked: Json = {
         "model": "claude-opus-4-6",
@@ -48,6 +49,8 @@ def ask_anthropic(url: str, stream: bool) -> str:
 
 
 async def ask_anthropic_async(url: str, stream: bool) -> str:
+    import anthropic
+
     async with anthropic.AsyncAnthropic(api_key=KEY, base_url=url, max_retries=0) as client:
         asked: Json = {
             "model": "claude-opus-4-6",
@@ -69,6 +72,8 @@ CHAT: Json = {
 
 
 def ask_chat(url: str, stream: bool) -> str:
+    import openai
+
     client = openai.OpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0)
     if stream:
         pieces = client.chat.completions.create(**CHAT, stream=True)
@@ -77,6 +82,8 @@ def ask_chat(url: str, stream: bool) -> str:
 
 
 async def ask_chat_async(url: str, stream: bool) -> str:
+    import openai
+
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/openai/v1", max_retries=0) as client:
         if stream:
             pieces = await client.chat.completions.create(**CHAT, stream=True)
@@ -92,6 +99,8 @@ RESPONSES: Json = {
 
 
 def ask_responses(url: str, stream: bool) -> str:
+    import openai
+
     client = openai.OpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0)
     if stream:
         events = client.responses.create(**RESPONSES, stream=True)
@@ -100,6 +109,8 @@ def ask_responses(url: str, stream: bool) -> str:
 
 
 async def ask_responses_async(url: str, stream: bool) -> str:
+    import openai
+
     async with openai.AsyncOpenAI(api_key=KEY, base_url=f"{url}/v1", max_retries=0) as client:
         if stream:
             events = await client.responses.create(**RESPONSES, stream=True)
@@ -108,6 +119,8 @@ async def ask_responses_async(url: str, stream: bool) -> str:
 
 
 def gemini_client(url: str) -> Any:
+    from google import genai
+
     return genai.Client(api_key=KEY, http_options={"base_url": url, "api_version": "v1beta"})
 
 

@@ -10,17 +10,19 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from mcp import Client, StdioServerParameters
-from mcp.shared.exceptions import MCPError
 
 from tests.free_port import find_free_port
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.integrations.mcp_server import create_mcp_server
 from tidegate.integrations.threads import WHOLE_RECALL_CHARS
+
+if TYPE_CHECKING:
+    from mcp import Client, StdioServerParameters
+
+pytestmark = pytest.mark.sdk
 
 KEY = "sk-verysecretkey0123456789"
 DEADLINE = 300
@@ -38,26 +40,34 @@ def make_folder(folder: Path) -> DataFolder:
     return data
 
 
-def stdio(folder: Path, *arguments: str) -> StdioServerParameters:
+def stdio(folder: Path, *arguments: str) -> "StdioServerParameters":
+    from mcp import StdioServerParameters
+
     command = ["-m", "tidegate", "mcp", "--data", str(folder), *arguments]
     return StdioServerParameters(command=sys.executable, args=command, env={**os.environ, "OPENAI_API_KEY": KEY})
 
 
 @asynccontextmanager
-async def connect(folder: Path, session: str = "", *, allow_writes: bool = False) -> AsyncIterator[Client]:
+async def connect(folder: Path, session: str = "", *, allow_writes: bool = False) -> "AsyncIterator[Client]":
     """A client of a server in this process, over the sessions of `make_folder`."""
+    from mcp import Client
+
+    from tidegate.integrations.mcp_server import create_mcp_server
+
     with make_folder(folder) as data:
         async with Client(create_mcp_server(data, session, allow_writes=allow_writes)) as client:
             yield client
 
 
-async def call(client: Client, tool: str, /, **arguments: Any) -> str:
+async def call(client: "Client", tool: str, /, **arguments: Any) -> str:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result
     return "".join(block.text for block in result.content if block.type == "text")
 
 
 def test_the_tools_over_standard_streams(tmp_path: Path) -> None:
+    from mcp import Client
+
     make_folder(tmp_path).close()
 
     async def run() -> None:
@@ -136,9 +146,14 @@ def test_one_session_has_only_its_own_notes(tmp_path: Path) -> None:
 
 
 def test_lists_go_on_with_a_cursor(tmp_path: Path) -> None:
+    from mcp import Client
+    from mcp.shared.exceptions import MCPError
+
+    from tidegate.integrations.mcp_server import create_mcp_server
+
     names = {f"session-{number}" for number in range(230)}
 
-    async def run(client: Client) -> None:
+    async def run(client: "Client") -> None:
         listed, cursor, pages = list[str](), None, 0
         while pages == 0 or cursor:
             page = await client.list_resources(cursor=cursor)
@@ -167,6 +182,8 @@ def test_lists_go_on_with_a_cursor(tmp_path: Path) -> None:
 
 @pytest.mark.exhaustive
 def test_the_options_reach_the_server(tmp_path: Path) -> None:
+    from mcp import Client
+
     make_folder(tmp_path).close()
 
     async def run() -> None:
@@ -267,6 +284,8 @@ def is_listening(port: int) -> bool:
 
 @pytest.mark.exhaustive
 def test_concurrent_clients_over_http_while_the_session_grows_and_no_other_host_name(tmp_path: Path) -> None:
+    from mcp import Client
+
     data = make_folder(tmp_path)
 
     async def ask(url: str, number: int) -> str:

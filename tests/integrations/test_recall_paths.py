@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mcp import Client
+import pytest
 
 from tests.agent.tools.workshop import make_context, use
 from tests.cli.calling import called
@@ -16,9 +16,10 @@ from tests.gateway.serving import open_http, run_gateway, upstream_of
 from tidegate.agent.tools.context_tools import RECALL_TOOL
 from tidegate.core.messages import Call
 from tidegate.datafolder.data_folder import DataFolder
-from tidegate.integrations.mcp_server import create_mcp_server
 from tidegate.integrations.threads import ThreadSessions
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+
+pytestmark = pytest.mark.sdk
 
 WORDS = "configured retries of the uploads"
 SAID = (
@@ -51,6 +52,10 @@ async def ask_gateway(folder: Path) -> str:
 
 
 async def ask_mcp(data: DataFolder, name: str) -> str:
+    from mcp import Client
+
+    from tidegate.integrations.mcp_server import create_mcp_server
+
     async with Client(create_mcp_server(data, name)) as client:
         result = await client.call_tool("recall", {"what": WORDS})
     return "".join(block.text for block in result.content if block.type == "text")

@@ -17,6 +17,8 @@ from tidegate.core.messages import compaction_of, text_of
 from tidegate.integrations.summarizers import anthropic_summarizer, gemini_summarizer, openai_summarizer
 from tidegate.session.costs import CostReport
 
+pytestmark = pytest.mark.sdk
+
 ANSWER = write_answer(state="- reading `src/part_1.py`")
 
 

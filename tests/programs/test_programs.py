@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+import pytest
+
 from tests.fake.test_sdks import with_anthropic, with_gemini, with_openai
 from tests.programs.many_sessions import SESSIONS, run_all
 from tests.programs.own_loop import ask_anthropic, ask_gemini, ask_openai_chat, ask_openai_responses
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     import anthropic
     import openai
     from google import genai
+
+pytestmark = pytest.mark.sdk
 
 COLD = ScriptedAnswer(text="The cache is cold.")
 

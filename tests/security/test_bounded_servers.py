@@ -10,19 +10,25 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.tools.mcp_sources import make_server, make_source
 from tests.security.project import DEADLINE
 from tidegate.agent.config.files import parse_config
 from tidegate.agent.loop import ToolFinished, TurnEnded
 from tidegate.agent.runtime import OpenAgent, UserNotice, open_agent
-from tidegate.agent.tools.mcp.source import McpServer, McpSource
 from tidegate.agent.tools.tool import ToolResult
 from tidegate.core.messages import Call
 from tidegate.models.pace import STEPS
 from tidegate.models.scripted_provider import ScriptedAnswer, ScriptedProvider
 from tidegate.wire.limits import MAX_TOOLS, ServerLimits
+
+if TYPE_CHECKING:
+    from tidegate.agent.tools.mcp.source import McpServer, McpSource
+
+pytestmark = pytest.mark.sdk
 
 SERVER = str(Path(__file__).with_name("hostile_server.py"))
 LIMITS = ServerLimits()
@@ -89,10 +95,10 @@ def test_call_that_floods_is_an_error_that_names_the_limit(name: str, says: str,
     assert results["fine"] == ToolResult("fine")
 
 
-def check_flood(server: McpServer, name: str, says: str) -> None:
+def check_flood(server: "McpServer", name: str, says: str) -> None:
     """All messages come in the same second of the clock, however busy the machine is. The next call starts again."""
 
-    async def act(source: McpSource) -> None:
+    async def act(source: "McpSource") -> None:
         flood = await source.call(name, {})
         assert flood.is_error
         assert says in flood.text
@@ -110,7 +116,7 @@ def check_flood(server: McpServer, name: str, says: str) -> None:
     ],
 )
 def test_server_that_sends_too_much_in_a_time_is_an_error_that_names_the_limit(name: str, says: str) -> None:
-    check_flood(McpServer("w", (sys.executable, SERVER)), name, says)
+    check_flood(make_server((sys.executable, SERVER)), name, says)
 
 
 def test_http_response_that_floods_is_an_error_that_names_the_limit(tmp_path: Path) -> None:
@@ -119,9 +125,9 @@ def test_http_response_that_floods_is_an_error_that_names_the_limit(tmp_path: Pa
         assert results["line"].is_error
         assert EXCEEDED["line"] in results["line"].text
         assert results["fine"] == ToolResult("fine")
-        check_flood(McpServer("w", url=url), "values", EXCEEDED["values"])
-        check_flood(McpServer("w", url=url), "packed", "it compressed its response")
-        check_flood(McpServer("w", url=url), "events", EXCEEDED_IN_TIME["notifications"])
+        check_flood(make_server(url=url), "values", EXCEEDED["values"])
+        check_flood(make_server(url=url), "packed", "it compressed its response")
+        check_flood(make_server(url=url), "events", EXCEEDED_IN_TIME["notifications"])
 
 
 def notices_of(server: str, workspace: Path) -> tuple[list[str], list[str], int]:
@@ -176,9 +182,9 @@ def test_pattern_of_a_server_is_not_run(tmp_path: Path) -> None:
     assert results_of(over_stdio(), ["pattern"], tmp_path)["pattern"] == ToolResult("done")
 
 
-def with_source(server: McpServer, act: Callable[[McpSource], Awaitable[None]], **more: object) -> None:
+def with_source(server: "McpServer", act: "Callable[[McpSource], Awaitable[None]]", **more: object) -> None:
     async def whole() -> None:
-        source = McpSource(server, **more)  # type: ignore[arg-type]
+        source = make_source(server, **more)
         try:
             await source.start()
             await act(source)
@@ -189,27 +195,27 @@ def with_source(server: McpServer, act: Callable[[McpSource], Awaitable[None]], 
 
 
 def test_server_that_stops_within_a_message_is_not_waited_for(tmp_path: Path) -> None:
-    async def act(source: McpSource) -> None:
-        source.server = McpServer("w", source.server.command, timeout=0.2)
+    async def act(source: "McpSource") -> None:
+        source.server = make_server(source.server.command, timeout=0.2)
         result = await source.call("half", {})
         assert result.is_error
         assert "did not answer half within 0.2 s" in result.text
 
-    with_source(McpServer("w", (sys.executable, SERVER)), act)
+    with_source(make_server((sys.executable, SERVER)), act)
 
 
 def test_server_that_does_not_read_is_started_again() -> None:
     """What is sent to it would else wait in the memory, and every later call with it."""
 
-    async def act(source: McpSource) -> None:
-        source.server = McpServer("w", source.server.command, timeout=0.3)
+    async def act(source: "McpSource") -> None:
+        source.server = make_server(source.server.command, timeout=0.3)
         assert (await source.call("deaf", {})).is_error
-        source.server = McpServer("w", source.server.command, timeout=DEADLINE)
+        source.server = make_server(source.server.command, timeout=DEADLINE)
         unread = await source.call("fine", {"text": "x" * 1_000_000})
         assert "did not read its input for 0.1 s" in unread.text
         assert await source.call("fine", {}) == ToolResult("fine")
 
-    with_source(McpServer("w", (sys.executable, SERVER)), act, limits=ServerLimits(unread=0.1))
+    with_source(make_server((sys.executable, SERVER)), act, limits=ServerLimits(unread=0.1))
 
 
 def test_event_loop_gets_its_turns_while_a_server_floods() -> None:
@@ -229,12 +235,12 @@ def test_event_loop_gets_its_turns_while_a_server_floods() -> None:
             turns += 1
             await asyncio.sleep(0)
 
-    async def act(source: McpSource) -> None:
+    async def act(source: "McpSource") -> None:
         others = asyncio.create_task(take_turns())
         assert await source.call("chatter", {}) == ToolResult("fine")
         others.cancel()
 
-    with_source(McpServer("w", (sys.executable, SERVER)), act, clock=clock)
+    with_source(make_server((sys.executable, SERVER)), act, clock=clock)
     assert 1 < longest <= 2 * STEPS
 
 

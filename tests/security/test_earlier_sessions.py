@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mcp import Client
 
 from tests.security.project import AGENT, Project, calls
 from tidegate import DataFolder
@@ -15,7 +14,8 @@ from tidegate.core.errors import BadPolicy
 from tidegate.datafolder.earlier_sessions import EarlierSessions
 from tidegate.datafolder.forget.forget import forget_words
 from tidegate.datafolder.workspaces import note_workspace
-from tidegate.integrations.mcp_server import create_mcp_server
+
+pytestmark = pytest.mark.sdk
 
 KEY = "sk-verysecretkey0123456789"
 DECISION = "We decided to keep the invoices in Postgres, not in files."
@@ -110,6 +110,10 @@ def test_a_projects_file_cannot_allow_it(project: Project, trusted: bool) -> Non
 
 
 async def ask(data: DataFolder, folder: Path | None, only: str, tool: str = "recall", **arguments: str) -> str:
+    from mcp import Client
+
+    from tidegate.integrations.mcp_server import create_mcp_server
+
     async with Client(create_mcp_server(data, only, project=folder)) as client:
         result = await client.call_tool(tool, arguments)
         return "".join(block.text for block in result.content if block.type == "text")

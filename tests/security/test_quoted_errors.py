@@ -6,7 +6,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import openai
 import pytest
 
 from tests.fake.server import KEY, Fake, Json, Played
@@ -15,6 +14,8 @@ from tidegate import managed
 from tidegate.models.errors.classification import ProviderError
 from tidegate.models.http.provider import HttpProvider
 from tidegate.wire.streaming.scripted_answer import ScriptedAnswer
+
+pytestmark = pytest.mark.sdk
 
 CLAIM = "maximum context length is 900 tokens"
 PAGE = "The tide table of the harbor lists high water and low water for each day. " * 300
@@ -28,6 +29,8 @@ def refuse_user(body: Json) -> Played:
 
 
 def test_a_managed_client_gets_the_refusal_and_keeps_its_conversation(tmp_path: Path) -> None:
+    import openai
+
     def talk(url: str) -> None:
         messages: list[Any] = [{"role": "user", "content": PAGE}]
         with managed(openai.OpenAI(api_key=KEY, base_url=url, max_retries=0), tmp_path) as client:
@@ -48,6 +51,7 @@ def test_a_managed_client_gets_the_refusal_and_keeps_its_conversation(tmp_path: 
 
 def test_a_managed_client_does_not_believe_a_window_above_its_own_count(tmp_path: Path) -> None:
     """The words are the provider's, but the request is far smaller. One smaller request is tried, and no more."""
+    import openai
 
     def refuse_all(body: Json) -> Played:
         return refusal("openai_chat", 400, "This model's maximum context length is 900000 tokens.")

@@ -23,6 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return its exit status. Nothing is raised."""
     if argv is None:  # a process of its own: loading modules makes many objects and no garbage
         gc.set_threshold(10_000)
+        sys.modules.setdefault("httpx._main", None)  # type: ignore[arg-type] # its own command loads rich, click, pygments
     with guard_streams(), warnings.catch_warnings():
         hide_engine_warnings()
         return _main(argv)

@@ -11,7 +11,6 @@ message with the thinking before it. So an undo, a fork or a restart cannot brin
 not made.
 """
 
-import re
 from collections.abc import Sequence
 from hashlib import blake2b
 from typing import Protocol
@@ -20,8 +19,9 @@ import msgspec
 
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import Call, Message, Text, Thinking, Tool, compaction_of
+from tidegate.core.text.lazy_pattern import LazyPattern
 
-_BIRTH = re.compile(r"((?:[0-9a-f]{2})+) (\w*)")
+_BIRTH = LazyPattern(r"((?:[0-9a-f]{2})+) (\w*)")
 BORN_ELSEWHERE = "elsewhere"
 """The birth of an answer to something that was not a view, so that no view has its place."""
 

@@ -8,18 +8,19 @@ from typing import Final
 from tidegate.core.errors import TidegateError
 from tidegate.core.events import MessageAdded
 from tidegate.core.messages import is_user_request, text_of
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.datafolder.session_logs import LogSource
 from tidegate.store.errors import SessionNotFound
 from tidegate.store.session_log import read_stored_events
 
-_SUFFIX: Final = re.compile(r"-\d{8}-\d{6}(-\w+)?$")
+_SUFFIX: Final = LazyPattern(r"-\d{8}-\d{6}(-\w+)?$")
 _LETTERS: Final = "bcdfghjkmnpqrstvwxyz"
 """No vowels, so that no words arise, and no letter that looks like a digit."""
 _MAX_TITLE_CHARS: Final = 120
 _MAX_READ_CHARS: Final = 4_000
 _MAX_BLOCK_CHARS: Final = 200_000
-_CLIENT_BLOCKS: Final = re.compile(r"(?:\s*<([A-Za-z][\w-]*)>.*?</\1>)+", re.DOTALL)
+_CLIENT_BLOCKS: Final = LazyPattern(r"(?:\s*<([A-Za-z][\w-]*)>.*?</\1>)+", re.DOTALL)
 """Blocks such as <system-reminder>, which clients put in front of the words of their user."""
 _MAX_SCANNED_EVENTS: Final = 12
 """Events at the beginning of a log that are searched for its first message."""

@@ -12,7 +12,6 @@ The SDKs use `httpx` or `httpx2`, depending on their version. The classes of the
 """
 
 import logging
-import re
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,6 +21,7 @@ from typing import Any, Final, TypeVar, cast
 
 from tidegate.core.errors import BadInput, BadRequest, TidegateError, TooSmall
 from tidegate.core.policy.policy import Policy
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.integrations.threads import DataLocation, ThreadSessions
 from tidegate.models.errors.classification import ProviderError, classify_response
 from tidegate.models.window_evidence import WindowKey
@@ -38,7 +38,7 @@ from tidegate.wire.splicing.units import HostUnit
 
 Client = TypeVar("Client")
 
-_VERTEX_CALL: Final = re.compile(r"/models/(?!count-tokens:)(?P<model>[^/:]+):(?:rawPredict|streamRawPredict)\Z")
+_VERTEX_CALL: Final = LazyPattern(r"/models/(?!count-tokens:)(?P<model>[^/:]+):(?:rawPredict|streamRawPredict)\Z")
 """The path of a call of Claude on Vertex AI, which names the model instead of the body."""
 _SIGNING: Final = frozenset(
     ("AnthropicAWS", "AsyncAnthropicAWS", "AnthropicBedrockMantle", "AsyncAnthropicBedrockMantle")

@@ -18,8 +18,10 @@ import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,64}").fullmatch
-_OTHER = re.compile(r"[^A-Za-z0-9_-]+")
+_OTHER = LazyPattern(r"[^A-Za-z0-9_-]+")
 _MAX_LETTERS = 40
 
 

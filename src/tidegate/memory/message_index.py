@@ -10,7 +10,6 @@ come first among equals. The index holds no text.
 This module is pure: `session/recall_index.py` reads the log.
 """
 
-import re
 from array import array
 from bisect import bisect_left
 from collections import Counter
@@ -25,12 +24,13 @@ from typing import Final, NamedTuple
 import msgspec
 from isal import isal_zlib
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.memory.stemmer import stem_word
 from tidegate.memory.text_pieces import TextPiece, split_text
 from tidegate.memory.words import COMMON_WORDS, find_word_runs, normalize_text, split_identifier, split_unspaced
 
-_CHAIN: Final = re.compile(r"\w+(?:[.\-]\w+)*")
-_SEPARATORS: Final = re.compile(r"[.\-]")
+_CHAIN: Final = LazyPattern(r"\w+(?:[.\-]\w+)*")
+_SEPARATORS: Final = LazyPattern(r"[.\-]")
 _MAX_TERM_CHARS: Final = 64
 _MAX_CHAIN_CHARS: Final = 160
 """A longer chain of words is data, not an identifier."""

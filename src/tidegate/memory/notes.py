@@ -20,6 +20,7 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, is_user_request, text_of
 from tidegate.core.outcome import Effect, Flush
 from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.core.tokens.estimate import TokenEstimator
@@ -30,11 +31,11 @@ INDEX_NOTE = "MEMORY.md"
 _MAX_ENTRY_BYTES = 64_000
 MAX_NOTE_BYTES = 2_000_000
 _DAILY_NAME = re.compile(r"\d{4}-\d{2}-\d{2}\.md").fullmatch
-_HEADING = re.compile(r"^## (\d{2}:\d{2}(?::\d{2})?)(?:$| · ([^·\n]*)(?: · (.*))?$)", re.MULTILINE)
-_LIKE_HEADING = re.compile(r"^(\\*)(?=## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
-_ESCAPED_HEADING = re.compile(r"^\\(?=\\*## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
-_WORD_BORDER = re.compile(r"[\s()\[\]<>\"'`,;*]+")
+_HEADING = LazyPattern(r"^## (\d{2}:\d{2}(?::\d{2})?)(?:$| · ([^·\n]*)(?: · (.*))?$)", re.MULTILINE)
+_LIKE_HEADING = LazyPattern(r"^(\\*)(?=## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
+_ESCAPED_HEADING = LazyPattern(r"^\\(?=\\*## \d{2}:\d{2}(?::\d{2})?(?:$| · ))", re.MULTILINE)
+_CONTROL = LazyPattern(r"[\x00-\x08\x0b-\x1f\x7f]")
+_WORD_BORDER = LazyPattern(r"[\s()\[\]<>\"'`,;*]+")
 
 
 class NoteEntry(msgspec.Struct, frozen=True):

@@ -4,8 +4,10 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _MAX_PASSAGE_CHARS = 4_000
-_SECTION = re.compile(r"^(?=#{1,6} )", re.MULTILINE)
+_SECTION = LazyPattern(r"^(?=#{1,6} )", re.MULTILINE)
 
 
 class TextPiece(NamedTuple):

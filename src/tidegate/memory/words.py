@@ -17,18 +17,20 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _UNSPACED = (
     "\u0e01-\u0e3a\u0e40-\u0eff\u1000-\u109f\u1780-\u17d3"  # Thai, Lao, Burmese, Khmer
     "\u3005-\u3007\u3041-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"  # kana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
     "\u1100-\u11ff\uac00-\ud7af"  # Hangul: written with spaces, but with endings attached to words
 )
-_WORD_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
-_UNSPACED_START = re.compile(rf"[{_UNSPACED}]").match
+_WORD_RUN = LazyPattern(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])\w)+")
+_UNSPACED_START = LazyPattern(rf"[{_UNSPACED}]")
 # parseHTTPResponse2 is parse HTTP Response2. Digits stay with their letters, or a hash would be twenty words.
-_PART = re.compile(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
-_ACCENTS = re.compile("[\u0300-\u036f]+")
-_NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
+_PART = LazyPattern(r"[A-Z][A-Z0-9]*(?![a-z])|[A-Z]?[a-z0-9]+|[^\W_a-zA-Z0-9]+")
+_ACCENTS = LazyPattern("[\u0300-\u036f]+")
+_NOT_ASCII = LazyPattern(r"[^\x00-\x7f]+")
 COMMON_WORDS = frozenset(
     "a an and are as at be but by can for from had has have i if in is it its of on or so that the their then there"
     " these they this to was we were what when where which will with you your".split()
@@ -60,7 +62,7 @@ def extract_words(text: str) -> IndexWords:
     parts: list[str] = []
     wholes: list[str] = []
     for chain in _WORD_RUN.findall(normalize_text(text)):
-        if _UNSPACED_START(chain):
+        if _UNSPACED_START.match(chain):
             # The last character is a word too, so that every character begins a word and a single one can be found.
             parts.extend(chain[at : at + 2] for at in range(len(chain)))
             continue
@@ -89,7 +91,7 @@ def find_word_runs(text: str) -> list[str]:
 
 def split_unspaced(run: str) -> tuple[str, ...]:
     """Return the overlapping pairs of a run in a script without spaces; none if it is another script."""
-    return tuple(run[at : at + 2] for at in range(len(run))) if _UNSPACED_START(run) else ()
+    return tuple(run[at : at + 2] for at in range(len(run))) if _UNSPACED_START.match(run) else ()
 
 
 def parse_query(query: str, most: int) -> list[QueryUnit]:
@@ -102,7 +104,7 @@ def _parse_unit(piece: str) -> QueryUnit:
     spaced: list[str] = []
     wholes: list[str] = []
     for chain in _WORD_RUN.findall(piece):
-        if _UNSPACED_START(chain):
+        if _UNSPACED_START.match(chain):
             phrases += [tuple(spaced)] if spaced else []
             spaced = []
             phrases.append(tuple(chain[at : at + 2] for at in range(max(1, len(chain) - 1))))

@@ -8,13 +8,13 @@ The figures are in data/models.json, a snapshot of two packages' tables that ben
 and the rules by which they were merged. The user's own settings for a model take precedence.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Final
 
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.usage import Usage
 from tidegate.models.pricing import RequestCost, TokenRates, compute_cost
 from tidegate.models.token_counters import strip_model_name
@@ -30,10 +30,10 @@ LOCAL_PROVIDERS: Final = (
     "local",
     "llamafile",
 )
-_DATE_SUFFIX: Final = re.compile(r"[-@](20\d{6}|20\d\d-\d\d-\d\d)(-v\d+)?$")
-_BEDROCK_PREFIX: Final = re.compile(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai)\.")
+_DATE_SUFFIX: Final = LazyPattern(r"[-@](20\d{6}|20\d\d-\d\d-\d\d)(-v\d+)?$")
+_BEDROCK_PREFIX: Final = LazyPattern(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|deepseek|openai)\.")
 # The tag of local weights: a size or a quantization. Hosted models have `:free`, `:0`, `:thinking`.
-_WEIGHTS_TAG: Final = re.compile(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-_].*)?|i?q\d.*|b?fp?16))$")
+_WEIGHTS_TAG: Final = LazyPattern(r":(?:latest|(?:.*[-_])?(?:e?\d+(?:\.\d+)?[bm](?:[-_].*)?|i?q\d.*|b?fp?16))$")
 
 
 class ModelInfo(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.models.catalog import LOCAL_PROVIDERS
 from tidegate.models.errors.numbers import MAX_WINDOW_TOKENS, MIN_WINDOW_TOKENS
 from tidegate.models.http.endpoints import build_headers, build_url, choose_tls, is_loopback_url
@@ -50,8 +51,8 @@ _ADVERTISED_KEYS: Final = (
     "inputTokenLimit",
     "max_context_length",
 )
-_VERSION_SUFFIX: Final = re.compile(r"/v\d+(?:beta\d*)?$")
-_NUM_CTX: Final = re.compile(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
+_VERSION_SUFFIX: Final = LazyPattern(r"/v\d+(?:beta\d*)?$")
+_NUM_CTX: Final = LazyPattern(r"^\s*num_ctx\s+(\d{1,9})\s*$", re.MULTILINE)
 
 
 class ProbeResult(NamedTuple):

@@ -27,6 +27,7 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 from tidegate.core.errors import BadPolicy
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.tokens.counting import TokenCounter, TokenEstimator, parse_chars_counter
 
 _DEFAULT_VOCABULARY: Final = "o200k_base"
@@ -152,7 +153,7 @@ _VOCABULARIES: Final[tuple[tuple[str, Vocabulary | None], ...]] = (
     (r"phi-?4", Vocabulary("phi4")),
     (r"olmo-?2", Vocabulary("olmo2")),
 )
-_CLAUDE: Final = re.compile(r"claude(?:[^0-9]*(\d{1,2})(?!\d)(?:[.-](\d{1,2})(?!\d))?)?")
+_CLAUDE: Final = LazyPattern(r"claude(?:[^0-9]*(\d{1,2})(?!\d)(?:[.-](\d{1,2})(?!\d))?)?")
 
 
 def strip_model_name(model: str) -> str:

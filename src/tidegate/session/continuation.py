@@ -8,7 +8,6 @@ its own conversation gets only what the others did since.
 Nothing is added to later conversations of the same run: a list that begins anew is the client's `/clear`.
 """
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -21,6 +20,7 @@ from tidegate.core.ledger.writer import held_rules
 from tidegate.core.messages import HANDOFF, MarkedText, Message
 from tidegate.core.notes import ClientNote, HandoffNote
 from tidegate.core.text.clip import clip_tokens
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line, clean_text
 from tidegate.core.thinking_walk import seq_of_id
@@ -33,7 +33,7 @@ from tidegate.store.log import LogReader
 _ROOM_PART: Final = 3
 """A record takes at most one part of so many of the room: the rest is for the client's own work."""
 _MIN_TOKENS: Final = 600
-_SPAN: Final = re.compile(r" messages?, m(\d{1,15})\.\.m(\d{1,15})\)")
+_SPAN: Final = LazyPattern(r" messages?, m(\d{1,15})\.\.m(\d{1,15})\)")
 _MARK: Final = "{mark}"
 _RULES_HEADING: Final = "Rules that the user typed:"
 Mask = Callable[[str], str]

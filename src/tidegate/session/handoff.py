@@ -14,6 +14,7 @@ from tidegate.core.ledger.writer import held_rules
 from tidegate.core.messages import CLIENT_NOTE, INSTRUCTION, LEDGER, Call, Image, Message, Result, Text
 from tidegate.core.state_note.rendering import choose_fence
 from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.terminal_text import clean_line, clean_text
 from tidegate.core.thinking_walk import seq_of_id
@@ -32,8 +33,8 @@ _MIN_SIZE: Final = 1_000
 _ATTEMPTS: Final = 6
 _MAX_ARGUMENTS: Final = 12_000  # an edit that was made last is needed whole to go on
 _MAX_ATTACHMENT: Final = 1_000
-_HEADING: Final = re.compile(r"^(#{1,6}) ", re.MULTILINE)
-_CLIENT_TEXT: Final = re.compile(
+_HEADING: Final = LazyPattern(r"^(#{1,6}) ", re.MULTILINE)
+_CLIENT_TEXT: Final = LazyPattern(
     r"\A\s*<(system-reminder|environment_context|environment_details|local-command-caveat|local-command-stdout"
     r"|command-name)>.*</[\w-]+>\s*\Z",
     re.DOTALL,

@@ -4,7 +4,6 @@ The gateway and `tidegate.managed` use it: both have the HTTP request that a cli
 has a list of items that were never bytes (`ClientRequestReader.read_list`).
 """
 
-import re
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from tidegate.core.errors import BadRequest
 from tidegate.core.ledger.recall_pointers import omit_recall_pointers, rename_recall_pointers
 from tidegate.core.message_key import hash_message
 from tidegate.core.messages import LEDGER, Message, Part, Result, Text, Tool, text_of
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.session.following import FixedPart, FollowedRequest, HostItem, Shown, make_host_item
 from tidegate.session.stored_answers import StoredChain
 from tidegate.wire.dialect import Dialect
@@ -36,7 +36,7 @@ _MIN_OUTPUT = 256
 """Tokens of output that are always left: less would end every answer at once."""
 _MAX_KNOWN_BYTES: Final = 64_000_000
 """Of the requests that a ClientRequestReader remembers."""
-_LIST_PLACE: Final = re.compile(r"(\w+)[.\[](\d+)")
+_LIST_PLACE: Final = LazyPattern(r"(\w+)[.\[](\d+)")
 _CALL_ID_KEYS: Final = ("id", "call_id", "tool_call_id", "tool_use_id")
 _CALL_FIELDS: Final = ("content", "parts", "tool_calls", "functionCall", "functionResponse")
 

@@ -17,6 +17,7 @@ from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.log_fold import iterate_current_branch
 from tidegate.core.messages import Message
 from tidegate.core.notes import EditRedone, EditUndone, read_note
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.memory.message_index import terms_of
 from tidegate.session.conversation_log import ConversationLog
 from tidegate.session.message_text import render_message_text
@@ -30,12 +31,12 @@ RECALL_USAGE = (
 """The end of every answer that found nothing."""
 MIN_RECALL_CHARS = 400
 _MAX_RECALL_HITS = 100
-_ID = re.compile(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII).fullmatch
-_RANGE = re.compile(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII).fullmatch
-_CONTINUATION = re.compile(r"(.{1,2000}?),? offset (\d{1,12})").fullmatch
+_ID = LazyPattern(r"m\d{1,15}|e\d{1,15}\.\d{1,9}", re.ASCII)
+_RANGE = LazyPattern(r"m(\d{1,15})\s*(?:\.\.+|-|to)\s*m?(\d{1,15})", re.ASCII)
+_CONTINUATION = LazyPattern(r"(.{1,2000}?),? offset (\d{1,12})")
 _MAX_ID_LIST_CHARS = 200  # characters of a list of ids: the rest of the list is repeated at the end of a page
-_PATH = re.compile(r"[^\s,]{0,300}(?:/[^\s,/]+|\.\w{1,8})").fullmatch
-_LINE_NUMBER = re.compile(r":\d+(?:[:-]\d+)?$")
+_PATH = LazyPattern(r"[^\s,]{0,300}(?:/[^\s,/]+|\.\w{1,8})")
+_LINE_NUMBER = LazyPattern(r":\d+(?:[:-]\d+)?$")
 _MAX_WHOLE_CHARS = 60_000
 _CHARS_PER_TOKEN = 3
 """Code and prose have more; what has fewer is cut as other large results are."""
@@ -60,7 +61,7 @@ class Recalled(msgspec.Struct, frozen=True):
 def recall_message(log: LogReader, ident: str) -> Message:
     """Return the original message with this id. The id names its place in the log, so this is one read."""
     remedy = "Ids look like m12, or e30.1 for what an edit added; the stub or note in the view names them."
-    if not _ID(ident):
+    if not _ID.fullmatch(ident):
         raise BadInput(f"{ident[:80]!r} is not the id of a message.", remedy)
     number, _, place = ident[1:].partition(".")
     event = _read_event(log, int(number))
@@ -101,7 +102,7 @@ def recall_text(
     """
     room, offset = max(max_chars, MIN_RECALL_CHARS), max(offset, 0)
     words = " ".join(query.split()) if isinstance(query, str) else ""
-    further = _CONTINUATION(words)
+    further = _CONTINUATION.fullmatch(words)
     parts = _split_ids(further[1] if further else words)
     if parts:
         try:
@@ -125,7 +126,7 @@ def choose_whole_chars(room: int) -> int:
 def _split_ids(words: str) -> list[str]:
     """Return the ids and ranges of a list; none if it contains anything else."""
     parts = [part.strip() for part in words.split(",")] if len(words) <= _MAX_ID_LIST_CHARS else [""]
-    return parts if all(_ID(part) or _RANGE(part) for part in parts) else []
+    return parts if all(_ID.fullmatch(part) or _RANGE.fullmatch(part) for part in parts) else []
 
 
 class _PagedMessage(NamedTuple):
@@ -138,7 +139,7 @@ class _PagedMessage(NamedTuple):
 def _read_parts(log: LogReader, parts: Sequence[str]) -> Iterator[_PagedMessage]:
     for place, part in enumerate(parts):
         behind = parts[place + 1 :]
-        if _RANGE(part) is None:
+        if _RANGE.fullmatch(part) is None:
             yield _PagedMessage(recall_message(log, part), ", ".join([part, *behind]))
             continue
         first, last = _read_span(part)
@@ -148,7 +149,7 @@ def _read_parts(log: LogReader, parts: Sequence[str]) -> Iterator[_PagedMessage]
 
 
 def _read_span(part: str) -> tuple[int, int]:
-    span = _RANGE(part)
+    span = _RANGE.fullmatch(part)
     return (min(int(span[1]), int(span[2])), max(int(span[1]), int(span[2]))) if span else (0, 0)
 
 
@@ -236,7 +237,7 @@ def _show_file(log: LogReader, words: str, index: RecallIndex, room: _PageRoom, 
     of the file.
     """
     path = _LINE_NUMBER.sub("", words.strip("\"'`"))
-    if not _PATH(path):
+    if not _PATH.fullmatch(path):
         return None
     touches = index.find_file(log, path)
     whole = next((touch for touch in reversed(touches) if touch.note.whole), None)

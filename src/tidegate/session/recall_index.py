@@ -20,6 +20,7 @@ from tidegate.core.events import Event, MessageAdded, encode_event
 from tidegate.core.log_fold import BranchPoint
 from tidegate.core.messages import HANDOFF, Call, Message, calls_of, result_of
 from tidegate.core.notes import ContentForgotten, is_note
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import (
     COMMAND_KEYS,
     call_target_of,
@@ -34,10 +35,10 @@ from tidegate.session.conversation_log import BranchPoints, ConversationLog
 from tidegate.store.log import LogReader
 
 _SEARCH_TOOLS: Final = ("recall", "memory_search")
-_PATH_KEYS: Final = re.compile(r"path|file|notebook", re.I)
-_PRINTED_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?cat (?:-n )?([^\s|;&<>]+)\s*").fullmatch
+_PATH_KEYS: Final = LazyPattern(r"path|file|notebook", re.I)
+_PRINTED_FILE: Final = LazyPattern(r"\s*(?:cd \S+ *&& *)?cat (?:-n )?([^\s|;&<>]+)\s*")
 _MAX_PATH_CHARS: Final = 400
-_QUOTED: Final = re.compile(r'"([^"]+)"|“([^”]+)”')
+_QUOTED: Final = LazyPattern(r'"([^"]+)"|“([^”]+)”')
 _MAX_PHRASE_READS: Final = 200
 _MAX_OPEN_CALLS: Final = 1_000
 _PUNCTUATION: Final = "\"'`.,;:!?()[]{}<>“”"
@@ -396,5 +397,7 @@ def _find_printed_file(call: Call) -> str:
     """Return the file that a command prints whole."""
     arguments = parse_call_arguments(call)
     commands = [arguments.get(key) for key in COMMAND_KEYS] if isinstance(arguments, dict) else []
-    match_of_file = next((match for each in commands if isinstance(each, str) and (match := _PRINTED_FILE(each))), None)
+    match_of_file = next(
+        (match for each in commands if isinstance(each, str) and (match := _PRINTED_FILE.fullmatch(each))), None
+    )
     return match_of_file[1].removeprefix("./") if match_of_file else ""

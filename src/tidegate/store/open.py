@@ -9,15 +9,16 @@ from typing import cast
 from urllib.parse import unquote, urlsplit
 
 from tidegate.core.errors import BadInput, TidegateError
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.plugins import Plugin, describe_failure, find_plugin
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import Store
 
 _STORE_URLS_REMEDY = "Give a folder, sqlite:///FOLDER, postgresql://USER@HOST/DATABASE, or memory: for none."
 BUILTIN_SCHEMES = ("memory", "postgres", "postgresql", "sqlite")
-_SCHEME = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
-_MISTYPED_URL = re.compile(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
-_LIBPQ_SETTINGS = re.compile(r"\s*[A-Za-z_]+\s*=")
+_SCHEME = LazyPattern(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*):(?P<rest>//.*|)\Z", re.DOTALL)
+_MISTYPED_URL = LazyPattern(r"(sqlite|postgres|postgresql|memory):", re.IGNORECASE)
+_LIBPQ_SETTINGS = LazyPattern(r"\s*[A-Za-z_]+\s*=")
 
 
 def open_store(url: str | os.PathLike[str], clock: Callable[[], float] = time.time) -> Store:

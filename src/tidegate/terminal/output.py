@@ -176,7 +176,7 @@ class TextSanitizer:
         return self._mask is not None and self._mask.may_continue(self._clean(text[-_SEARCHED_CHARS:]))
 
     def _clean(self, text: str) -> str:
-        return _EXCESS_MARKS.compiled.sub("", clean_text(text)).expandtabs(TAB_WIDTH)
+        return _EXCESS_MARKS.sub("", clean_text(text)).expandtabs(TAB_WIDTH)
 
     def sanitize_line(self, text: str) -> str:
         return " ".join(self(text).split())

@@ -71,7 +71,7 @@ def format_question(
         left = sum(len(line.text) for line in lines[_HEAD_LINES : _HEAD_LINES - MAX_QUESTION_LINES + 1])
         gap = QuestionLine(f"… {left:,} characters more: ctrl+o shows them in the card", is_remark=True)
         lines = [*lines[:_HEAD_LINES], gap, *lines[_HEAD_LINES - MAX_QUESTION_LINES + 1 :]]
-    if control_count := len(CONTROL_CHARACTERS.compiled.findall(text)):
+    if control_count := len(CONTROL_CHARACTERS.findall(text)):
         lines.append(QuestionLine(f"with {control_count:,} control characters that are not shown", is_remark=True))
     return lines
 

@@ -12,6 +12,8 @@ from tidegate.agent.loop import ToolFinished, ToolStarted
 from tidegate.agent.tools.approval import ApprovalQuestion
 from tidegate.models.token_counters import create_counter
 
+pytestmark = pytest.mark.sdk
+
 SERVER = Path(__file__).parent / "mcp_warehouse.py"
 META_TOOLS = ["tool_categories", "search_tools", "describe_tool", "call_tool", "recall"]
 

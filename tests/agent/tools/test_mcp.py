@@ -10,18 +10,24 @@ import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agent.tools.mcp_sources import make_server, make_source
 from tests.agent.tools.workshop import make_context
 from tests.free_port import find_free_port
 from tests.scale import mark_all_but
 from tidegate.agent.tools.approval import ALLOW_ALL
-from tidegate.agent.tools.mcp.source import FIRST_RESTART_SECONDS, McpServer, McpSource
 from tidegate.agent.tools.tool import MAX_RESULT_BYTES, ToolContext, ToolResult
 from tidegate.agent.tools.toolbox import Toolbox, list_standard_tools
 from tidegate.core.messages import Call
 from tidegate.wire.limits import ServerLimits
+
+if TYPE_CHECKING:
+    from tidegate.agent.tools.mcp.source import McpServer, McpSource
+
+pytestmark = pytest.mark.sdk
 
 COMMAND = (sys.executable, str(Path(__file__).with_name("mcp_child.py")))
 PLAIN = (sys.executable, str(Path(__file__).with_name("plain_mcp_server.py")))
@@ -39,12 +45,12 @@ def context(tmp_path: Path) -> ToolContext:
 
 
 def with_server(
-    server: McpServer,
-    act: Callable[[McpSource, Toolbox], Awaitable[None]],
+    server: "McpServer",
+    act: "Callable[[McpSource, Toolbox], Awaitable[None]]",
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     async def whole() -> None:
-        source = McpSource(server, clock)
+        source = make_source(server, clock=clock)
         try:
             await act(source, Toolbox([*list_standard_tools(), *await source.start()], approval=ALLOW_ALL))
         finally:
@@ -67,7 +73,7 @@ def children() -> set[str]:
 def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
     os.environ["TIDEGATE_TEST_KEY"] = "sk-never"
 
-    async def act(source: McpSource, toolbox: Toolbox) -> None:
+    async def act(source: "McpSource", toolbox: Toolbox) -> None:
         async def use(name: str, arguments: str = "{}") -> ToolResult:
             return await toolbox.run_call(Call("c", name, arguments), context)
 
@@ -89,7 +95,7 @@ def test_tools_of_a_server_over_stdio(context: ToolContext) -> None:
         assert "TIDEGATE_TEST_KEY" not in (await use("w__shape")).text
 
     try:
-        with_server(McpServer("w", COMMAND), act)
+        with_server(make_server(COMMAND), act)
     finally:
         del os.environ["TIDEGATE_TEST_KEY"]
 
@@ -99,7 +105,7 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolConte
     before the call."""
     sum_of_two = Call("c", "w__add", '{"a": 2, "b": 3}')
 
-    async def act(source: McpSource, toolbox: Toolbox) -> None:
+    async def act(source: "McpSource", toolbox: Toolbox) -> None:
         died = await toolbox.run_call(Call("c", "w__die", "{}"), context)
         assert died.is_error
         assert "MCP server 'w'" in died.text
@@ -116,14 +122,16 @@ def test_a_server_that_dies_is_started_again_by_the_next_call(context: ToolConte
         assert await toolbox.run_call(sum_of_two, context) == ToolResult("5")
 
     theirs, now = children(), [0.0]
-    with_server(McpServer("w", PLAIN), act, lambda: now[0])
+    with_server(make_server(PLAIN), act, lambda: now[0])
 
 
 def test_a_server_that_dies_again_and_again_is_left_alone(context: ToolContext) -> None:
+    from tidegate.agent.tools.mcp.source import FIRST_RESTART_SECONDS
+
     now, again = [0.0], 2
 
     async def whole() -> None:
-        source = McpSource(McpServer("w", PLAIN), clock=lambda: now[0], max_restarts=again)
+        source = make_source(make_server(PLAIN), clock=lambda: now[0], max_restarts=again)
         try:
             await source.start()
 
@@ -155,7 +163,7 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str, tmp_path: Path)
 
     async def whole() -> None:
         command = (*DEAF, str(running)) if when == "when it runs" else SILENT
-        source = McpSource(McpServer("w", command))
+        source = make_source(make_server(command))
         task = asyncio.create_task(source.start())
         await asyncio.sleep(0)
         while when == "when its process is there" and not children() - before:
@@ -174,35 +182,35 @@ def test_a_start_that_is_given_up_leaves_nothing_open(when: str, tmp_path: Path)
 
 
 def test_a_call_that_takes_too_long_is_a_result(context: ToolContext) -> None:
-    async def act(source: McpSource, toolbox: Toolbox) -> None:
-        source.server = McpServer("w", PLAIN, timeout=0.2)
+    async def act(source: "McpSource", toolbox: Toolbox) -> None:
+        source.server = make_server(PLAIN, timeout=0.2)
         result = await toolbox.run_call(Call("c", "w__slow", "{}"), context)
         assert result.is_error
         assert "within 0.2 s" in result.text
         assert "not known" in result.text
 
-    with_server(McpServer("w", PLAIN), act)
+    with_server(make_server(PLAIN), act)
 
 
 @pytest.mark.parametrize(
-    ("server", "says"),
+    ("make", "says"),
     [
-        (McpServer("w", ("no-such-program-here",)), "could not be used"),
-        (McpServer("w", (*COMMAND, "fail")), "no license found"),
-        (McpServer("w", SILENT, timeout=0.2), "did not answer within 0.2 s"),
-        (McpServer("w"), "neither a command nor a url"),
-        (McpServer("w", url="http://127.0.0.1:9/mcp"), "could not be used"),
+        (lambda: make_server(("no-such-program-here",)), "could not be used"),
+        (lambda: make_server((*COMMAND, "fail")), "no license found"),
+        (lambda: make_server(SILENT, timeout=0.2), "did not answer within 0.2 s"),
+        (make_server, "neither a command nor a url"),
+        (lambda: make_server(url="http://127.0.0.1:9/mcp"), "could not be used"),
     ],
 )
-def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(server: McpServer, says: str) -> None:
-    async def act(source: McpSource, toolbox: Toolbox) -> None:
+def test_a_server_that_does_not_start_gives_no_tools_and_a_reason(make: Callable[[], "McpServer"], says: str) -> None:
+    async def act(source: "McpSource", toolbox: Toolbox) -> None:
         assert source.tools == []
         assert says in source.problem
         result = await source.call("add", {})
         assert result.is_error
         assert says in result.text
 
-    with_server(server, act)
+    with_server(make(), act)
 
 
 async def serving(port: int) -> subprocess.Popen[bytes]:
@@ -224,7 +232,7 @@ def test_tools_of_a_server_over_http(context: ToolContext) -> None:
     process = asyncio.run(serving(port))
     try:
 
-        async def act(source: McpSource, toolbox: Toolbox) -> None:
+        async def act(source: "McpSource", toolbox: Toolbox) -> None:
             assert source.problem == ""
             assert await toolbox.run_call(Call("c", "w__add", '{"a": 2, "b": 3}'), context) == ToolResult("5")
             process.kill()
@@ -239,7 +247,7 @@ def test_tools_of_a_server_over_http(context: ToolContext) -> None:
                 again.kill()
                 again.wait()
 
-        with_server(McpServer("w", url=f"http://127.0.0.1:{port}/mcp", headers={"X-Name": "t"}), act)
+        with_server(make_server(url=f"http://127.0.0.1:{port}/mcp", headers={"X-Name": "t"}), act)
     finally:
         process.kill()
         process.wait()

@@ -1,13 +1,13 @@
 """`fork`: a new session that begins with the records of another."""
 
-import re
 from argparse import Namespace
 from typing import Final
 
 from tidegate.commands.operations.operation import Argument, Operation, OperationResult, SessionPlace
 from tidegate.core.errors import BadInput
+from tidegate.core.text.lazy_pattern import LazyPattern
 
-_RECORD_NUMBER: Final = re.compile(r"[me]?(\d{1,15})")
+_RECORD_NUMBER: Final = LazyPattern(r"[me]?(\d{1,15})")
 
 
 def parse_record_number(text: str) -> int:

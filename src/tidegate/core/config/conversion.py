@@ -15,11 +15,12 @@ import msgspec
 from tidegate.core.config.values import describe_mismatch, describe_type, quote_value, suggest_name, suggest_value
 from tidegate.core.config.yaml_tree import YamlNode
 from tidegate.core.errors import BadPolicy
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 _TAG: Final = "type"
-_STEP: Final = re.compile(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")
-_UNKNOWN_KEY: Final = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
-_MISSING_KEY: Final = re.compile(r"Object missing required field `(.*)`")
+_STEP: Final = LazyPattern(r"\.([^.\[\]`]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN_KEY: Final = LazyPattern(r"Object contains unknown field `(.*)`", re.DOTALL)
+_MISSING_KEY: Final = LazyPattern(r"Object missing required field `(.*)`")
 
 
 class Misfit(NamedTuple):

@@ -4,8 +4,9 @@ import re
 from typing import Final
 
 from tidegate.core.errors import BadInput
+from tidegate.core.text.lazy_pattern import LazyPattern
 
-_AMOUNT: Final = re.compile(r"(\d+(?:[,_]\d{3})*(?:\.\d+)?)\s*([kKmM]?)")
+_AMOUNT: Final = LazyPattern(r"(\d+(?:[,_]\d{3})*(?:\.\d+)?)\s*([kKmM]?)")
 _FACTORS: Final = {"": 1, "k": 1_000, "m": 1_000_000}
 
 

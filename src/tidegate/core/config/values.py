@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import msgspec
 
 from tidegate.core.errors import BadPolicy
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 Scalar = int | float | str | bool | None
 Number = int | float
@@ -39,9 +40,9 @@ TYPE_NAMES: Mapping[object, str] = {
 }
 
 # The YAML 1.2 core schema (and 1_000): no dates, no octal 010, and `on` is a word.
-_INT = re.compile(r"[-+]?[0-9][0-9_]*")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(
+_INT = LazyPattern(r"[-+]?[0-9][0-9_]*")
+_BASED = LazyPattern(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_FLOAT = LazyPattern(
     r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)"
 )
 _WORDS: Mapping[str, bool | None] = {
@@ -49,10 +50,10 @@ _WORDS: Mapping[str, bool | None] = {
     **dict.fromkeys(("false", "False", "FALSE"), False),
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
 }
-_BRITISH = re.compile(r"is(?=e|ing|ation)")
-_SETTING = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
-_IN_TEXT = re.compile(r"\$\$|\$\{([^}]*)\}")
-_TOKENS = re.compile(r"(?:\$[A-Za-z_][A-Za-z0-9_]*|min\b|max\b|[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+|[-+*/(),]|\s)*")
+_BRITISH = LazyPattern(r"is(?=e|ing|ation)")
+_SETTING = LazyPattern(r"\$([A-Za-z_][A-Za-z0-9_]*)")
+_IN_TEXT = LazyPattern(r"\$\$|\$\{([^}]*)\}")
+_TOKENS = LazyPattern(r"(?:\$[A-Za-z_][A-Za-z0-9_]*|min\b|max\b|[0-9][0-9_]*(?:\.[0-9]*)?|\.[0-9]+|[-+*/(),]|\s)*")
 _ARITHMETIC: Mapping[type[ast.operator], Callable[[Number, Number], Number]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

@@ -31,6 +31,7 @@ from tidegate.core.text.facts import (
     find_rule_sentences,
     split_sentences,
 )
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.rule_text import rule_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
@@ -68,10 +69,10 @@ _KIND: Final[dict[FactKind, float]] = {
 _VALUES: Final = frozenset({"uuid", "hash", "id", "number", "version"})
 _VERBS: Final[dict[ToolAccess, str]] = {"write": "changed", "read": "read", "other": "used"}
 _SHELL: Final = frozenset({"command", "cmd", "script", "commands", "shell_command", "bash"})
-_TARGET: Final = re.compile(r"path|file|url|uri|notebook|target|dest|source", re.I)
-_DIGITS: Final = re.compile(r"[0-9a-fA-F]*\d[\w.:-]*")
-_RECALL_RANGE: Final = re.compile(r"\bm\d+\.\.m\d+\b")
-_DECISION: Final = re.compile(
+_TARGET: Final = LazyPattern(r"path|file|url|uri|notebook|target|dest|source", re.I)
+_DIGITS: Final = LazyPattern(r"[0-9a-fA-F]*\d[\w.:-]*")
+_RECALL_RANGE: Final = LazyPattern(r"\bm\d+\.\.m\d+\b")
+_DECISION: Final = LazyPattern(
     r"\b(decid|chose|choos|conclu|root cause|turns out|because|instead of|the (fix|bug|problem|issue|reason) (is|was)"
     r"|confirm|fixed|implemented|found (that|the)|so the|works now|verified|means that|will use|we use)"
     r"|决定|原因|因为|所以|決定|原因は|결정|원인|решил|причина|поэтому",

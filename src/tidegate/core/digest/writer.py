@@ -5,7 +5,6 @@ is quoted, attributed and in the past tense, as data about the conversation; it 
 chosen by weight, with a share of the tokens for each section.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -30,6 +29,7 @@ from tidegate.core.digest.units import (
 from tidegate.core.messages import SUMMARY, Message, text_of
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.facts import find_facts, find_rule_sentences
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.tokens.counting import TokenCounter
 
 DIGEST_SECTIONS: Final = (
@@ -224,7 +224,7 @@ def _place(section: str, sections: Sequence[str]) -> str:
 
 
 _NOTED_PREFIX: Final = "noted earlier: "
-_LIST: Final = re.compile(
+_LIST: Final = LazyPattern(
     r"(agent (?:changed|read|used) \([^)]{1,50}\)|in calls of [^:]{1,50}|(?:user|agent|tools) named|noted): (.+)"
 )
 # The section and weight of a line by its beginning. Weights are a little lower than for new lines.

@@ -25,6 +25,7 @@ import msgspec
 
 from tidegate.core.budget import Budget
 from tidegate.core.messages import LEDGER, user_message
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 _HOW_TO_RECALL: Final = "recall shows what was said, by an id (m4), a range (m2..m59) or words]"
 LEDGER_HEADING: Final = (
@@ -54,12 +55,12 @@ _STATEMENTS_SHARE: Final = 0.6
 _RULES_HEADING: Final = "Rules of the user:"
 _MESSAGE_KINDS: Final = ("rule", "pin", *_SECTIONS)
 
-_LINE: Final = re.compile(rf"- ({'|'.join(_MESSAGE_KINDS)}) ([me]\d+(?:\.\d+)?): (.+)")
-_CHANGED: Final = re.compile(r"- changed(?: in (\S+))?: (.+)")
-_CHANGED_NAME: Final = re.compile(r"([^\s,]+) (m\d+)( \([^()]{1,200}\))?")
+_LINE: Final = LazyPattern(rf"- ({'|'.join(_MESSAGE_KINDS)}) ([me]\d+(?:\.\d+)?): (.+)")
+_CHANGED: Final = LazyPattern(r"- changed(?: in (\S+))?: (.+)")
+_CHANGED_NAME: Final = LazyPattern(r"([^\s,]+) (m\d+)( \([^()]{1,200}\))?")
 _LEFT: Final = "- recall "
 _LEFT_END: Final = " has all that was said there, shown here or not"
-_RANGE: Final = re.compile(r"m(\d+)\.\.m(\d+)")
+_RANGE: Final = LazyPattern(r"m(\d+)\.\.m(\d+)")
 
 
 class LedgerLine(msgspec.Struct, frozen=True, gc=False):
@@ -189,9 +190,9 @@ def merge_ledger_lines(old: Sequence[LedgerLine], new: Sequence[LedgerLine]) -> 
     return [line for line in last.values() if line.what != "committed" or line.text.partition(" ")[0] not in old_idents]
 
 
-_REPLACES: Final = re.compile(r" \(replaces ([0-9a-f]{7,40})\)$")
-_OF_SUBAGENT: Final = re.compile(r"[\w.:@/-]{1,120} m\d+: ")
-_FILE_STATE: Final = re.compile(r" \([^()]{1,200}\)$")
+_REPLACES: Final = LazyPattern(r" \(replaces ([0-9a-f]{7,40})\)$")
+_OF_SUBAGENT: Final = LazyPattern(r"[\w.:@/-]{1,120} m\d+: ")
+_FILE_STATE: Final = LazyPattern(r" \([^()]{1,200}\)$")
 
 
 def is_of_subagent(line: LedgerLine) -> bool:
@@ -199,7 +200,7 @@ def is_of_subagent(line: LedgerLine) -> bool:
     return _OF_SUBAGENT.match(line.text) is not None
 
 
-_CLIPPED_COMMAND: Final = re.compile(r"(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?", re.DOTALL)
+_CLIPPED_COMMAND: Final = LazyPattern(r"(.*?)(?: *2>&1)?(?: *\| *(?:head|tail)(?: +-?[\w+-]+)*)?(?: *2>&1)?", re.DOTALL)
 
 
 def subject_of(line: LedgerLine) -> str:

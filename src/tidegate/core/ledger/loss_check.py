@@ -1,6 +1,5 @@
 """The check of one transaction: which facts and rules it removes from the view. The ledger keeps what it finds."""
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
@@ -12,13 +11,14 @@ from tidegate.core.ledger.lines import LedgerLine, ReachableIds, make_left_line,
 from tidegate.core.ledger.statements import drop_old_todos, statements_of
 from tidegate.core.messages import LEDGER, PIN, REMINDER, SUMMARY, Message, calls_of, is_user_request, text_of
 from tidegate.core.sweep.group_notes import described_ids, is_group_note, statements_of_note
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
 from tidegate.core.view import Item, View, rules_given
 
 """The kind of a pinned message: all of it is a rule."""
 
 _HEAD_SHARE: Final = 0.25  # of the view
-_RECALL: Final = re.compile(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
+_RECALL: Final = LazyPattern(r"recall(?<!\wrecall) ([me]\d+(?:\.\d+)?)")  # begins with its letters: found at once
 
 
 class LossTally(NamedTuple):

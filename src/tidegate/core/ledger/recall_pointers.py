@@ -12,10 +12,11 @@ from typing import Final, NamedTuple
 from tidegate.core.budget import Budget
 from tidegate.core.edits import Drop, Edit, EditIndex, Insert
 from tidegate.core.messages import NOTE, SUMMARY, Message, Part, calls_of, text_of, user_message
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.view import View
 
-_SAID: Final = re.compile(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what was said\]")
-_HIDDEN: Final = re.compile(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what is not shown\]")
+_SAID: Final = LazyPattern(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what was said\]")
+_HIDDEN: Final = LazyPattern(r"\[recall m(\d{1,15})\.\.m(\d{1,15}) has what is not shown\]")
 
 
 class RecallRange(NamedTuple):
@@ -60,14 +61,14 @@ def strip_recall_line(text: str) -> str:
 
 _TARGET: Final = r"[me]\d+(?:\.\d+)?(?:\.\.[me]?\d+)?"
 _WITHOUT_TOOL: Final = (
-    (re.compile(r" recall shows what was said, by an id \(m4\), a range \(m2\.\.m59\) or words\]"), "]"),
-    (re.compile(r"\(data; recall shows it by id\)"), "(data)"),
-    (re.compile(r"^- recall .* has all that was said there, shown here or not\n?", re.M), ""),
-    (re.compile(rf"\[recall {_TARGET} has what (?:was said|is not shown)\]"), "[Earlier messages are not shown.]"),
-    (re.compile(r"^\[Left the view, and can be had back: "), "[Left the view: "),
-    (re.compile(rf"To see more: recall {_TARGET}, use"), "To see more: use"),
-    (re.compile(rf"\n?\[recall {_TARGET} has all of it\]"), ""),
-    (re.compile(rf"(?:[;:] |, or | or |\b)recall {_TARGET}(?: has all of it)?"), ""),
+    (LazyPattern(r" recall shows what was said, by an id \(m4\), a range \(m2\.\.m59\) or words\]"), "]"),
+    (LazyPattern(r"\(data; recall shows it by id\)"), "(data)"),
+    (LazyPattern(r"^- recall .* has all that was said there, shown here or not\n?", re.M), ""),
+    (LazyPattern(rf"\[recall {_TARGET} has what (?:was said|is not shown)\]"), "[Earlier messages are not shown.]"),
+    (LazyPattern(r"^\[Left the view, and can be had back: "), "[Left the view: "),
+    (LazyPattern(rf"To see more: recall {_TARGET}, use"), "To see more: use"),
+    (LazyPattern(rf"\n?\[recall {_TARGET} has all of it\]"), ""),
+    (LazyPattern(rf"(?:[;:] |, or | or |\b)recall {_TARGET}(?: has all of it)?"), ""),
 )
 
 
@@ -80,7 +81,7 @@ def omit_recall_pointers(text: str) -> str:
     return text if text.strip() else "[shortened]"
 
 
-_POINTER: Final = re.compile(rf"\brecall(?= (?:{_TARGET}|shows (?:what was said|it by id)))")
+_POINTER: Final = LazyPattern(rf"\brecall(?= (?:{_TARGET}|shows (?:what was said|it by id)))")
 
 
 def rename_recall_pointers(text: str, name: str) -> str:

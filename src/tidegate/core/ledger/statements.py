@@ -19,6 +19,7 @@ from tidegate.core.sweep.group_notes import (
     find_subject,
 )
 from tidegate.core.text.facts import begins_with_failure, is_refusal
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     file_changes_of,
@@ -36,7 +37,7 @@ _TODOS: Final = 12  # of the newest list
 _COMMANDS: Final = 12  # of one transaction
 SUBAGENT_TOOL: Final = "task"
 """The tool that gives work to a subagent. Its result ends with a report of that work."""
-_WORK_REPORT: Final = re.compile(r"^\[work in ([\w.:@/-]{1,120})\]\n((?:- .+(?:\n|$))+)", re.MULTILINE)
+_WORK_REPORT: Final = LazyPattern(r"^\[work in ([\w.:@/-]{1,120})\]\n((?:- .+(?:\n|$))+)", re.MULTILINE)
 _REPORTED: Final = 6  # lines of each kind in a work report
 _REPORTED_KINDS: Final = ("ran", "changed", "committed")
 _SCRIPT_CHARS: Final = 2_000
@@ -103,7 +104,7 @@ def _find_open_todos(
     return []
 
 
-_TASK: Final = re.compile(r"#(\d+) ")
+_TASK: Final = LazyPattern(r"#(\d+) ")
 _TASK_CLOSED: Final = "is closed"
 
 
@@ -227,17 +228,17 @@ def message_place(message: Message) -> int:
 
 
 _COMMITTED: Final = "committed"
-_STATE: Final = re.compile(r"(.*?) \(([^()]{1,200})\)")
-_MADE: Final = re.compile(r"^\[([^\]\n]{1,120}?) (?:\(root-commit\) )?([0-9a-f]{7,40})\] (.{1,300})$", re.M)
+_STATE: Final = LazyPattern(r"(.*?) \(([^()]{1,200})\)")
+_MADE: Final = LazyPattern(r"^\[([^\]\n]{1,120}?) (?:\(root-commit\) )?([0-9a-f]{7,40})\] (.{1,300})$", re.M)
 """What git prints for a commit: the branch, the hash and the subject."""
-_MADE_QUIETLY: Final = re.compile(r"^ ?\d+ files? changed", re.M)
-_REBASED: Final = re.compile(r"^Successfully rebased", re.M)
-_RESET: Final = re.compile(r"HEAD(?:~1?|\^|@\{1\})$")
-_NO_CHANGE: Final = re.compile(r"No such file|cannot stat|can't read|did not match any file|not found|Traceback \(")
+_MADE_QUIETLY: Final = LazyPattern(r"^ ?\d+ files? changed", re.M)
+_REBASED: Final = LazyPattern(r"^Successfully rebased", re.M)
+_RESET: Final = LazyPattern(r"HEAD(?:~1?|\^|@\{1\})$")
+_NO_CHANGE: Final = LazyPattern(r"No such file|cannot stat|can't read|did not match any file|not found|Traceback \(")
 """What a failed command prints if it did not change the file that it names."""
-_FAILED: Final = re.compile(r"exit(?:ed with)? code:? [1-9]", re.I)
+_FAILED: Final = LazyPattern(r"exit(?:ed with)? code:? [1-9]", re.I)
 _EVERYTHING: Final = frozenset((".", "-A", "--all", "-u", "--update", ":/", "*"))
-_COMMITS_EVERYTHING: Final = re.compile(r"-[a-zA-Z]*a[a-zA-Z]*$|--all$")
+_COMMITS_EVERYTHING: Final = LazyPattern(r"-[a-zA-Z]*a[a-zA-Z]*$|--all$")
 _SUBJECT_CHARS: Final = 140
 
 

@@ -12,23 +12,24 @@ from typing import Final
 from tidegate.core.messages import Call
 from tidegate.core.recognition.shell_commands import only_reads
 from tidegate.core.text.facts import find_rule_sentences
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import classify_call, find_command, iterate_strings, parse_call_arguments
 
-_INSTRUCTIONS: Final = re.compile(
+_INSTRUCTIONS: Final = LazyPattern(
     r"(?:^|/)(?:(?:CLAUDE|AGENTS|GEMINI|CONTRIBUTING|SKILL|copilot-instructions)(?:\.local)?\.md|\.cursorrules"
     r"|\.(?:claude|cursor|codex|github|opencode|gemini|agents)/(?:[\w.-]+/)*(?:commands|rules|skills|prompts|agents"
     r"|instructions)/.+\.(?:md|mdc|toml)|playbooks?/[^/]+\.md)$",
     re.I,
 )
-_FOREIGN: Final = re.compile(
+_FOREIGN: Final = LazyPattern(
     r"://|(?:^|/)(?:node_modules|bower_components|vendor|third_party|site-packages|dist-packages|\.venv|venv|\.cargo"
     r"|pkg/mod|\.m2|Pods)/",
     re.I,
 )
-_PATH: Final = re.compile(r"[^\s'\"`|;&<>()]{3,300}")
-_HEADING: Final = re.compile(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(#{1,6}) \S")  # with the number that a tool may print
-_FENCE: Final = re.compile(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(?:```|~~~)")
-_GOVERNING: Final = re.compile(r"\b(?:required?|must|never|always|do not|don't|before|rules?|important)\b", re.I)
+_PATH: Final = LazyPattern(r"[^\s'\"`|;&<>()]{3,300}")
+_HEADING: Final = LazyPattern(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(#{1,6}) \S")  # with the number that a tool may print
+_FENCE: Final = LazyPattern(r"\s*(?:\d+(?:→|\t|: ?|\| ?))?(?:```|~~~)")
+_GOVERNING: Final = LazyPattern(r"\b(?:required?|must|never|always|do not|don't|before|rules?|important)\b", re.I)
 """Words of a heading that say that its section has to be followed."""
 
 

@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 EDITED: Final = "edited"
 WRITTEN: Final = "written"
 CREATED: Final = "created"
@@ -38,39 +40,39 @@ _GIT_READERS: Final = frozenset(
 _PREPARES: Final = frozenset("> cd echo export local printf pwd set shopt sleep true wait".split())
 """Commands that say nothing of what a command line looks at."""
 _GIT_LISTERS: Final = {
-    "branch": re.compile(r"-(?:[avr]+|-list|-show-current|-all|-contains|-merged|-no-merged|-format.*|-sort.*)$"),
-    "tag": re.compile(r"-(?:l|n\d*|-list|-contains|-sort.*|-points-at)$"),
-    "remote": re.compile(r"(?:-v|show|get-url|--verbose)$"),
-    "stash": re.compile(r"(?:list|show)$"),
-    "worktree": re.compile(r"list$"),
-    "notes": re.compile(r"(?:list|show)$"),
-    "submodule": re.compile(r"status$"),
+    "branch": LazyPattern(r"-(?:[avr]+|-list|-show-current|-all|-contains|-merged|-no-merged|-format.*|-sort.*)$"),
+    "tag": LazyPattern(r"-(?:l|n\d*|-list|-contains|-sort.*|-points-at)$"),
+    "remote": LazyPattern(r"(?:-v|show|get-url|--verbose)$"),
+    "stash": LazyPattern(r"(?:list|show)$"),
+    "worktree": LazyPattern(r"list$"),
+    "notes": LazyPattern(r"(?:list|show)$"),
+    "submodule": LazyPattern(r"status$"),
 }
 """Commands of git that only list something with such a first argument, or (except `stash`) without any."""
-_CONFIG_WRITES: Final = re.compile(r"--(?:unset|add|replace|rename|remove|edit)|-e$")
-_GH_READER: Final = re.compile(r"(?:view|list|diff|checks|status|watch|search)$")
-_GH_WRITES: Final = re.compile(r"-(?:X|f|F|-method|-field|-raw-field|-input)")
+_CONFIG_WRITES: Final = LazyPattern(r"--(?:unset|add|replace|rename|remove|edit)|-e$")
+_GH_READER: Final = LazyPattern(r"(?:view|list|diff|checks|status|watch|search)$")
+_GH_WRITES: Final = LazyPattern(r"-(?:X|f|F|-method|-field|-raw-field|-input)")
 _ASKS: Final = frozenset(("--help", "-h", "--version", "-version", "help"))
 _WRAPPERS: Final = frozenset(
     "! builtin command do doas elif else exec if nice nohup stdbuf sudo then time until while xargs".split()
 )
 _KEYWORDS: Final = frozenset("done fi esac { } in".split())
-_ASSIGNMENT: Final = re.compile(r"[A-Za-z_]\w*\+?=")
-_HERE: Final = re.compile(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([\w.-]+))")
-_REDIRECT: Final = re.compile(r"(?:\d|&)?(>>?)\|?(&?)[ \t]*")
-_INPUT: Final = re.compile(r"<<<|<")
-_PLAIN: Final = re.compile(r"[^\s'\"\\$`&|;<>()#\d]+")
-_WRITING_SCRIPT: Final = re.compile(
+_ASSIGNMENT: Final = LazyPattern(r"[A-Za-z_]\w*\+?=")
+_HERE: Final = LazyPattern(r"<<(-?)[ \t]*(?:'([^'\n]+)'|\"([^\"\n]+)\"|\\?([\w.-]+))")
+_REDIRECT: Final = LazyPattern(r"(?:\d|&)?(>>?)\|?(&?)[ \t]*")
+_INPUT: Final = LazyPattern(r"<<<|<")
+_PLAIN: Final = LazyPattern(r"[^\s'\"\\$`&|;<>()#\d]+")
+_WRITING_SCRIPT: Final = LazyPattern(
     r"""\bopen\(\s*['"]([^'"\n]{1,200})['"]\s*,\s*['"][wax]|\bPath\(\s*['"]([^'"\n]{1,200})['"]\s*\)\.write_"""
     r"""|writeFileSync\(\s*['"]([^'"\n]{1,200})['"]"""
 )
 """A file that a short script writes: it is given to an interpreter as a here-document or with `-c`."""
-_INTERPRETERS: Final = re.compile(r"(?:python|perl|ruby|node|bun|deno)[\d.]*$")
-_TAKES_SCRIPT: Final = re.compile(
+_INTERPRETERS: Final = LazyPattern(r"(?:python|perl|ruby|node|bun|deno)[\d.]*$")
+_TAKES_SCRIPT: Final = LazyPattern(
     r"(?:python|perl|ruby|node|bun|deno|bash|sh|zsh|ssh|docker|psql|sqlite3|sed|awk|jq|printf|for)[\d.]*$"
 )
 _SENTENCE_SPACES: Final = 3  # in an argument that is written for people: with fewer it is a pattern or a name
-_NO_FILE: Final = re.compile(r"/dev/|/tmp/|/private/tmp/|/var/folders/|\$|-|`|&|~?$")
+_NO_FILE: Final = LazyPattern(r"/dev/|/tmp/|/private/tmp/|/var/folders/|\$|-|`|&|~?$")
 """Temporary files, devices, and names that only the shell knows."""
 
 

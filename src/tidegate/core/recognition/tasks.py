@@ -4,10 +4,11 @@ import re
 from typing import Final, NamedTuple
 
 from tidegate.core.messages import Call
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import parse_call_arguments
 
-_TASK_TOOL: Final = re.compile(r"task_?(?:create|update)", re.I)
-_TASK_NUMBER: Final = re.compile(r"#(\d+)")
+_TASK_TOOL: Final = LazyPattern(r"task_?(?:create|update)", re.I)
+_TASK_NUMBER: Final = LazyPattern(r"#(\d+)")
 _CLOSED: Final = ("completed", "done", "deleted", "cancelled")
 
 

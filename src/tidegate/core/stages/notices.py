@@ -1,6 +1,5 @@
 """Notices to the model: the reminder after a compaction, and hints on files that left the view."""
 
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -12,6 +11,7 @@ from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_reque
 from tidegate.core.outcome import NO_OUTCOME, Outcome
 from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
 from tidegate.core.text.clip import clip_tokens
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
 from tidegate.core.text.tool_calls import find_file_names
 from tidegate.core.turns import Group, tool_names_by_call
@@ -116,7 +116,7 @@ def _family(name: str) -> str:
 
 # The hint is at the end of the view, so that the cached prefix stays valid.
 
-_IDENT = re.compile(r"\bm\d+(?:\.\.m\d+)?\b")
+_IDENT = LazyPattern(r"\bm\d+(?:\.\.m\d+)?\b")
 HINT_PREFIX = "[Left the view, and can be had back: "
 
 

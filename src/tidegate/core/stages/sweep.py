@@ -69,6 +69,7 @@ from tidegate.core.sweep.group_notes import (
 from tidegate.core.sweep.key_lines import GAP_MARK
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.text.client_texts import find_attached_file, is_skill
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.prose import count_headings
 from tidegate.core.text.tool_calls import (
     call_target_of,
@@ -95,15 +96,15 @@ _REPORT_PART: Final = 0.4  # the same for an answer with several headings: a pla
 _REPORT_HEADINGS: Final = 3
 _LONGEST_CONCLUSION: Final = 1_200  # tokens
 _WRITTEN_PART: Final = 0.4  # of what answers may take: for documents that the agent wrote
-_PROSE_FILE: Final = re.compile(r"\.(?:md|markdown|rst|adoc|txt)$", re.I)
+_PROSE_FILE: Final = LazyPattern(r"\.(?:md|markdown|rst|adoc|txt)$", re.I)
 _REMARK_SHARE: Final = 0.08  # of the room and of what is swept: the most that remarks take
 _DOCUMENT_SHARE: Final = 0.1  # of the room: the most that documents with instructions take
 _REPEATED_CHARS: Final = 1_500  # a longer text that is sent again, such as the template of a command, stays once
 _LEAST_CONCLUSION: Final = 160  # characters: of a shorter one the line of a note has all
 _LAST_ANSWER_SHARE: Final = 0.08  # of the room: the answer before the newest request stays up to this size
 _BLOCK_CHARS: Final = 4_000  # of an old block that a client put into the user's messages
-_REPORT_TAG: Final = re.compile(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
-_BLOCK: Final = re.compile(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
+_REPORT_TAG: Final = LazyPattern(r"notif|remind|report|result|context|output|stdout|stderr|caveat|instructions", re.I)
+_BLOCK: Final = LazyPattern(r"\s*<([A-Za-z][\w -]{0,40})>.*</\1>\s*", re.DOTALL)
 _MAX_LEVEL: Final = 0.65  # of the room: the most that a sweep leaves
 _MAX_LEVEL_OF_NEW: Final = 0.64  # of a sweep of only what is new: with its ledger it often ends a little higher
 _MAX_MISSED: Final = 2.0  # how often the worth of all that stays: if the best group left out has more, all is swept

@@ -13,19 +13,20 @@ from typing import Final, NamedTuple
 from tidegate.core.state_note.instruction import PASSAGES_HEADING
 from tidegate.core.state_note.note import HEADINGS, SECTIONS
 from tidegate.core.state_note.passages import MAX_PASSAGE_LINES, WantedPassage
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 MAX_NOTE_ANSWER_CHARS: Final = 80_000
 _MAX_WANTED: Final = 200
 _MAX_FIND_CHARS: Final = 1_000
-_HEADING: Final = re.compile(
+_HEADING: Final = LazyPattern(
     r"^\s{0,3}(?:#{1,6}\s*|\*\*\s*)(?:\d{1,2}[.)]\s*)?([^#*:]{2,80}?)\s*:?\s*(?:\*\*)?\s*:?\s*#*\s*$"
 )
-_THINKING: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_WRAPPED: Final = re.compile(r"\A```(?:markdown|md|text)?\n(.*)\n```\Z", re.DOTALL)
-_INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_CHANGES: Final = re.compile(r"\(changes?\)", re.I)
-_UNCHANGED: Final = re.compile(r"[\s(\[*_-]*(?:unchanged|no changes?|same as before|as before|stays)[\s)\]*_.]*", re.I)
-_NOTHING: Final = re.compile(r"[\s(\[*_-]*(?:none|nothing|n/a|empty)(?: yet| so far)?[\s)\]*_.]*", re.I)
+_THINKING: Final = LazyPattern(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_WRAPPED: Final = LazyPattern(r"\A```(?:markdown|md|text)?\n(.*)\n```\Z", re.DOTALL)
+_INVISIBLE: Final = LazyPattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_CHANGES: Final = LazyPattern(r"\(changes?\)", re.I)
+_UNCHANGED: Final = LazyPattern(r"[\s(\[*_-]*(?:unchanged|no changes?|same as before|as before|stays)[\s)\]*_.]*", re.I)
+_NOTHING: Final = LazyPattern(r"[\s(\[*_-]*(?:none|nothing|n/a|empty)(?: yet| so far)?[\s)\]*_.]*", re.I)
 _ECHOES: Final = (
     "the user's goal and every open order, in the user's own words: quote those that matter",
     "Stop here for this one answer: do not go on with the task",

@@ -19,44 +19,45 @@ from typing import Final, NamedTuple
 from tidegate.core.state_note.note import HEADINGS
 from tidegate.core.state_note.originals import Originals, collect_runs, fold_space
 from tidegate.core.text.facts import classify_run, split_runs, strip_punctuation
+from tidegate.core.text.lazy_pattern import LazyPattern
 
-_CITED: Final = re.compile(
+_CITED: Final = LazyPattern(
     r"\[((?:[me]\d{1,15}(?:\.\d+)?)(?:\s*(?:,|;|\.\.+|-|–|and|to)\s*[me]?\d{1,15}(?:\.\d+)?)*)\]"
 )
-_ID: Final = re.compile(r"\b[me]\d{1,15}(?:\.\d+)?\b")
-_RANGE: Final = re.compile(r"(m\d{1,15})\s*(?:\.\.+|-|–|to)\s*m?(\d{1,15})")
-_ID_IN_TEXT: Final = re.compile(r"\bm\d{1,15}(?:\s?(?:\.\.+|-|–)\s?m\d{1,15})?\b")
-_CODE: Final = re.compile(r"`([^`\n]{1,400})`")
-_QUOTED: Final = re.compile(r"\"([^\"\n]{3,600})\"|“([^”\n]{3,600})”")
-_BY_USER: Final = re.compile(
+_ID: Final = LazyPattern(r"\b[me]\d{1,15}(?:\.\d+)?\b")
+_RANGE: Final = LazyPattern(r"(m\d{1,15})\s*(?:\.\.+|-|–|to)\s*m?(\d{1,15})")
+_ID_IN_TEXT: Final = LazyPattern(r"\bm\d{1,15}(?:\s?(?:\.\.+|-|–)\s?m\d{1,15})?\b")
+_CODE: Final = LazyPattern(r"`([^`\n]{1,400})`")
+_QUOTED: Final = LazyPattern(r"\"([^\"\n]{3,600})\"|“([^”\n]{3,600})”")
+_BY_USER: Final = LazyPattern(
     r"^[-*+\s\d.)]*[(\[*_\"]*(?:the\s)?user\b(?!\s*(?:id|name|agent|table|model|data|input|service)\b)", re.I
 )
-_SAID_BY_USER: Final = re.compile(
+_SAID_BY_USER: Final = LazyPattern(
     r"\b(?:the )?user(?:'s)? (?:said|says|asked|wants?|wanted|ordered|decided|chose|requires?|required|told|forbade"
     r"|overruled|confirmed|approved|rule|words)\b",
     re.I,
 )
-_NOT_SAID: Final = re.compile(r"\buser (?:said nothing|did not|didn't|has not|hasn't|was not)\b", re.I)
-_NUMBER: Final = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
-_THOUSANDS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
-_ELLIPSIS: Final = re.compile(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)|(?<=\w/)\.\.\.$")
-_PLACEHOLDER: Final = re.compile(r"(?<=[\s./=:_-])<[A-Za-z][\w -]{0,40}>")
-_MEMBER: Final = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_EXTENSION: Final = re.compile(r"\.[a-z0-9]{1,4}$")
-_COUNT: Final = re.compile(r"(?<![\w.])(\d[\d,]*) (?:more |other |further )?(?:lines?|rows|characters|chars)\b")
+_NOT_SAID: Final = LazyPattern(r"\buser (?:said nothing|did not|didn't|has not|hasn't|was not)\b", re.I)
+_NUMBER: Final = LazyPattern(r"(?<![\w.])\d[\d,]*(?:\.\d+)*(?:%|\b|(?=[A-Za-z]{1,3}\b))")
+_THOUSANDS: Final = LazyPattern(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?%?|[^,]+")
+_ELLIPSIS: Final = LazyPattern(r"…|(?<![/\w])\.\.\.|(?<=\w)\.\.\.(?!/)|(?<=\w/)\.\.\.$")
+_PLACEHOLDER: Final = LazyPattern(r"(?<=[\s./=:_-])<[A-Za-z][\w -]{0,40}>")
+_MEMBER: Final = LazyPattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
+_EXTENSION: Final = LazyPattern(r"\.[a-z0-9]{1,4}$")
+_COUNT: Final = LazyPattern(r"(?<![\w.])(\d[\d,]*) (?:more |other |further )?(?:lines?|rows|characters|chars)\b")
 """What a notice of tidegate says about a result: it is in no message, but can be counted."""
-_CALL: Final = re.compile(r"[\w$.:#]+\(([\w$.,:*&?=\[\]{} -]*)\)")
-_PLACE: Final = re.compile(r"([\w./@-]+\.\w{1,8}):(\d+(?:[-–,:]\d+)*)")
-_NUMBER_OF: Final = re.compile(r"(?:\b(?:PR|MR|issue|pull request|ticket)\s#?|#)(\d+)\b", re.I)
+_CALL: Final = LazyPattern(r"[\w$.:#]+\(([\w$.,:*&?=\[\]{} -]*)\)")
+_PLACE: Final = LazyPattern(r"([\w./@-]+\.\w{1,8}):(\d+(?:[-–,:]\d+)*)")
+_NUMBER_OF: Final = LazyPattern(r"(?:\b(?:PR|MR|issue|pull request|ticket)\s#?|#)(\d+)\b", re.I)
 _MIN_QUOTE_WORDS: Final = 2
 _MIN_SHARED: Final = 4  # words of a decision that a shorter line must have to state the same
 _MOST_IDS_SPAN: Final = 400
-_OVERRULED: Final = re.compile(
+_OVERRULED: Final = LazyPattern(
     r"\b(?:overruled|overridden|rejected|reverted|revoked|withdrawn|superseded|dropped)\b", re.I
 )
-_WORD: Final = re.compile(r"\w{4,}")
-_COMMAND_WORDS: Final = re.compile(r"\s")
-_GAPS: Final = re.compile(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
+_WORD: Final = LazyPattern(r"\w{4,}")
+_COMMAND_WORDS: Final = LazyPattern(r"\s")
+_GAPS: Final = LazyPattern(r"…|\.\.\.|\[[^\]]*\]|<[^<>\n]{1,60}>")
 MARK: Final = "not found in the log"
 _NOT_TYPED: Final = "the user did not type this"
 _IN_DIALOG: Final = "in a dialog of the client"

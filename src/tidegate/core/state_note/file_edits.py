@@ -9,12 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from tidegate.core.messages import Call
 from tidegate.core.state_note.text_block import strip_line_numbers
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import MAX_ARGUMENT_DEPTH, changed_paths_of, parse_call_arguments
 
-_OLD_KEY: Final = re.compile(r"^old(?:_?(?:str|string|text|content))?$", re.I)
-_NEW_KEY: Final = re.compile(r"^new(?:_?(?:str|string|text|content))?$", re.I)
-_ALL_KEY: Final = re.compile(r"^replace_?all$", re.I)
-_PATCH_FILE: Final = re.compile(r"^\*\*\* Update File: (.+)$")
+_OLD_KEY: Final = LazyPattern(r"^old(?:_?(?:str|string|text|content))?$", re.I)
+_NEW_KEY: Final = LazyPattern(r"^new(?:_?(?:str|string|text|content))?$", re.I)
+_ALL_KEY: Final = LazyPattern(r"^replace_?all$", re.I)
+_PATCH_FILE: Final = LazyPattern(r"^\*\*\* Update File: (.+)$")
 
 
 class FileEdit(NamedTuple):

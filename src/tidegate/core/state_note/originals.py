@@ -10,6 +10,7 @@ from tidegate.core.messages import Call, Message, calls_of, is_user_request, res
 from tidegate.core.recognition.dialogs import find_words_in_dialogs
 from tidegate.core.state_note.file_edits import FileEdit, apply_edits, list_edits
 from tidegate.core.text.facts import split_runs, strip_punctuation
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.rule_text import rule_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
@@ -23,13 +24,13 @@ from tidegate.core.text.tool_calls import (
 from tidegate.core.thinking_walk import seq_of_id
 
 _PATH_KEYS: Final = ("file_path", "filePath", "path", "filename", "target_file", "notebook_path", "file")
-_OLD_TEXT: Final = re.compile(r"^old|^search|^find|^before", re.I)
-_PATCHED_LINE: Final = re.compile(r"^[- ](.*\S.*)$", re.M)
+_OLD_TEXT: Final = LazyPattern(r"^old|^search|^find|^before", re.I)
+_PATCHED_LINE: Final = LazyPattern(r"^[- ](.*\S.*)$", re.M)
 """A line of a patch that the file had before: its place, or what leaves."""
-_ENTRY: Final = re.compile(r"^\s*cd\s+\S+\s*(?:&&|;)\s*(?=\S)")
+_ENTRY: Final = LazyPattern(r"^\s*cd\s+\S+\s*(?:&&|;)\s*(?=\S)")
 """The change of the folder before a command."""
-_SPACE: Final = re.compile(r"\s+")
-_INNER: Final = re.compile(r"[^\w.@-]+")
+_SPACE: Final = LazyPattern(r"\s+")
+_INNER: Final = LazyPattern(r"[^\w.@-]+")
 _SUBJECT_CHARS: Final = 90
 _BRIEF_CHARS: Final = 40  # of an argument: a shorter one is not worth quoting
 

@@ -22,6 +22,7 @@ from tidegate.core.state_note.originals import (
     is_same_file,
 )
 from tidegate.core.state_note.text_block import find_block, is_definition, is_definition_block, strip_line_numbers
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.thinking_walk import seq_of_id
 from tidegate.core.tokens.counting import TokenCounter
 
@@ -32,15 +33,15 @@ _MIN_FIND_CHARS: Final = 4
 _MIN_CUT_LINES: Final = 4
 _MANY_PLACES: Final = 20
 _HEADING_TOKENS: Final = 40
-_LINE_NUMBER: Final = re.compile(r"^\s*\d+\s*[→\t|:-]?\s?")
+_LINE_NUMBER: Final = LazyPattern(r"^\s*\d+\s*[→\t|:-]?\s?")
 _MAX_CHANGES: Final = 6
 _MAX_BLOCK_LINES: Final = 160
 _MAX_DEFINITION_LINES: Final = 80  # of a definition that the program adds
 _MAX_GROWTH: Final = 60  # lines: how far a passage grows to the end of a function
 _MAX_GAP: Final = 3  # lines between passages that become one
 _MIN_SAME_LINES: Final = 3  # by which a passage is found again in newer text
-_PROSE: Final = re.compile(r"\.(?:md|mdx|markdown|rst|txt|adoc|json|lock)$", re.I)
-_RECEIVER: Final = re.compile(r"\bfunc\s*\([^)]*\)")
+_PROSE: Final = LazyPattern(r"\.(?:md|mdx|markdown|rst|txt|adoc|json|lock)$", re.I)
+_RECEIVER: Final = LazyPattern(r"\bfunc\s*\([^)]*\)")
 
 
 class WantedPassage(msgspec.Struct, frozen=True):

@@ -3,7 +3,6 @@
 The passages are separate texts so that `forget` can remove those of one message.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
@@ -11,6 +10,7 @@ from tidegate.core.messages import STATE_NOTE, Message, Text
 from tidegate.core.notes import NotePassage, StateNote
 from tidegate.core.state_note.check import find_marked_lines
 from tidegate.core.state_note.note import write_sections
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 NOTE_HEADING: Final = "[State of the work"
 _PASSAGES: Final = "[Passages, quoted word for word from the log:]"
@@ -18,7 +18,7 @@ _END: Final = "[End of the state of the work. The newest messages follow, whole.
 _FRAME: Final = (NOTE_HEADING, _PASSAGES[:10], _END[:11])
 EDITED_IN: Final = "as it is AFTER THE EDITS of "
 _BLOCK_END: Final = "[End of the state of the work.]"
-_FENCE: Final = re.compile(r"`{3,}")
+_FENCE: Final = LazyPattern(r"`{3,}")
 
 
 def render_state_note(note: StateNote, passages: Sequence[NotePassage]) -> Message:

@@ -8,15 +8,17 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|\||:(?=\s|$)|\.(?=\s|$)|-(?=\s|$)) ?")
+from tidegate.core.text.lazy_pattern import LazyPattern
+
+_NUMBER: Final = LazyPattern(r"^\s*\d+(?:→|\t|\||:(?=\s|$)|\.(?=\s|$)|-(?=\s|$)) ?")
 _NUMBER_SHARE: Final = 0.8  # of the lines: with as many numbers, a tool put them there
-_HEADING: Final = re.compile(r"^(#{1,6})\s+\S")
-_PROSE_FILE: Final = re.compile(r"\.(?:md|mdx|markdown|rst|txt|adoc)$", re.I)
+_HEADING: Final = LazyPattern(r"^(#{1,6})\s+\S")
+_PROSE_FILE: Final = LazyPattern(r"\.(?:md|mdx|markdown|rst|txt|adoc)$", re.I)
 _MODIFIERS: Final = (
     r"(?:export|default|public|private|protected|internal|static|async|abstract|final|override|inline|unsafe|extern"
     r"|declare|virtual|sealed|partial|pub(?:\([a-z ]+\))?)\s+"
 )
-_DEFINITION: Final = re.compile(
+_DEFINITION: Final = LazyPattern(
     rf"^\s*+(?:{_MODIFIERS})*+(?:"
     r"(?:const\s+enum|func|function\*?|def|class|interface|struct|enum|trait|impl|fn|module|namespace|object|record|type)\b"
     r"|(?:const|let|var|val)\s+\w+\s*(?::[^=]+)?=.*(?:=>|[({\[])\s*$"
@@ -25,9 +27,9 @@ _DEFINITION: Final = re.compile(
     r"\s*(?::\s*[^;{=]+)?\{\s*$"
     r")"
 )
-_ABOVE: Final = re.compile(r"^\s*(?://|#(?!#* )|/\*|\*|@|\"\"\"|--\s)")
-_CLOSER: Final = re.compile(r"^\s*(?:[)}\]>]|end\b|fi\b|done\b|esac\b)")
-_GOES_ON: Final = re.compile(r"(?:[{(\[,:=]|=>|->)\s*$")
+_ABOVE: Final = LazyPattern(r"^\s*(?://|#(?!#* )|/\*|\*|@|\"\"\"|--\s)")
+_CLOSER: Final = LazyPattern(r"^\s*(?:[)}\]>]|end\b|fi\b|done\b|esac\b)")
+_GOES_ON: Final = LazyPattern(r"(?:[{(\[,:=]|=>|->)\s*$")
 _MAX_ABOVE: Final = 12
 _MAX_PARAGRAPH: Final = 40
 

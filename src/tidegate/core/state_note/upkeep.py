@@ -11,18 +11,19 @@ from tidegate.core.digest.units import fold_line
 from tidegate.core.state_note.check import find_marked_lines, states_same
 from tidegate.core.state_note.note import HEADINGS
 from tidegate.core.state_note.originals import Originals
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.tokens.counting import TokenCounter
 
 STATE: Final = HEADINGS[1]
 FAILED: Final = HEADINGS[3]
-_COMMIT: Final = re.compile(r"^\[([\w./@#+-]+)(?: \([\w -]+\))? ([0-9a-f]{7,40})\] (\S.*)$", re.M)
+_COMMIT: Final = LazyPattern(r"^\[([\w./@#+-]+)(?: \([\w -]+\))? ([0-9a-f]{7,40})\] (\S.*)$", re.M)
 """The line with which git reports a commit."""
 _MAX_COMMITS: Final = 10
 _SUBJECT_CHARS: Final = 100
 _FAILURE_CHARS: Final = 240
-_CODE: Final = re.compile(r"`([^`\n]{4,120})`")
-_NAME: Final = re.compile(r"(?:[A-Za-z_$][\w$]*[.:#]+)*([A-Za-z_$][\w$]{3,})(?:\([^()]*\))?")
-_IS_DONE: Final = re.compile(r"^[\s*+\d.)-]*[*_(\[]*(?:done|finished|fixed|[x✓✅])\b", re.I)
+_CODE: Final = LazyPattern(r"`([^`\n]{4,120})`")
+_NAME: Final = LazyPattern(r"(?:[A-Za-z_$][\w$]*[.:#]+)*([A-Za-z_$][\w$]{3,})(?:\([^()]*\))?")
+_IS_DONE: Final = LazyPattern(r"^[\s*+\d.)-]*[*_(\[]*(?:done|finished|fixed|[x✓✅])\b", re.I)
 _MAX_NAMES: Final = 12
 
 

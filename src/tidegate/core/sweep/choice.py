@@ -15,7 +15,6 @@ file that was rewritten or a call that was made again. The lines that say how a 
 """
 
 import math
-import re
 from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
@@ -29,6 +28,7 @@ from tidegate.core.sweep.key_lines import SHORTEST_LINE, clip_line, find_key_lin
 from tidegate.core.sweep.shortening import stays_whole
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import begins_with_failure, classify_run, split_runs
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
@@ -453,7 +453,7 @@ def _find_names(line: str) -> tuple[tuple[str, float], ...]:
     return tuple(found.items())
 
 
-_LINE_NUMBER: Final = re.compile(r":\d+.*$|(\.[A-Za-z]\w*)-\d+(?:-.*)?$")  # of a match, or of a line around one
+_LINE_NUMBER: Final = LazyPattern(r":\d+.*$|(\.[A-Za-z]\w*)-\d+(?:-.*)?$")  # of a match, or of a line around one
 _PATH_PARTS: Final = 3  # at the end of a path: the same file is named by a full path and by a relative one
 _NAMES: Final = BoundedMemo(_find_names, longest=400, most=1 << 15)
 
@@ -487,7 +487,7 @@ def split_regions(texts: Sequence[str]) -> list[tuple[int, int]]:
     return cuts
 
 
-_NUMBER: Final = re.compile(r"^\s*\d+(?:→|\t|: ?|\| ?)")
+_NUMBER: Final = LazyPattern(r"^\s*\d+(?:→|\t|: ?|\| ?)")
 
 
 def _line_offers(number: int, lines: list[_Valued], overhead: float, written: float) -> list[Offer]:

@@ -6,17 +6,17 @@ being changed. A word counts the more the fewer old lines have it, as in BM25. C
 """
 
 import math
-import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from tidegate.core.messages import calls_of, is_user_request, text_of
 from tidegate.core.text.bounded_memo import BoundedMemo
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import INCIDENTAL_KEYS, iterate_strings, parse_call_arguments
 from tidegate.core.turns import Group
 
-_TERM: Final = re.compile(r"[^\W\d]\w{3,}")
+_TERM: Final = LazyPattern(r"[^\W\d]\w{3,}")
 _REQUESTS: Final = 2  # of the user, the newest: a short one such as "yes" says what it is about in the one before
 _READ_CHARS: Final = 8_000  # of each text, and of each argument of a call
 _COMMON_LINES: Final = 20  # a word in more old lines than these, and in more than the share of them, says nothing

@@ -19,6 +19,7 @@ from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
 from tidegate.core.sweep.key_lines import GAP_MARK, find_fault_lines, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.prose import shorten_prose
 from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
@@ -67,8 +68,8 @@ _FAILED_CHARS: Final = 240  # of the lines of a failed call
 _REFUSAL_CHARS: Final = 1_000  # of the user's words: they may be the task that the agent has to do now
 _RUNNING_CHARS: Final = 400
 _ENVELOPE_CHARS: Final = 400
-_SHORTENED: Final = re.compile(r"\[(?:\d+ of )?([\d,]+) lines; recall ")
-_SUCCEEDED: Final = re.compile(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
+_SHORTENED: Final = LazyPattern(r"\[(?:\d+ of )?([\d,]+) lines; recall ")
+_SUCCEEDED: Final = LazyPattern(r"\bsuccessfully\b(?!.*\b(?:not|failed|error)\b)|^(?:ok|done)\b", re.I)
 
 
 def describe_group(group: Group, reply: Message | None = None) -> str:
@@ -466,7 +467,7 @@ def tells_answer(line: str) -> bool:
 _QUOTE: Final = "\n  | "
 _QUOTED: Final = " answered:"
 _WROTE: Final = " wrote in "
-_QUOTE_NOTICE: Final = re.compile(r"\n?\[([\d,]+) of ([\d,]+) characters; recall m\d+ has all of it\]$")
+_QUOTE_NOTICE: Final = LazyPattern(r"\n?\[([\d,]+) of ([\d,]+) characters; recall m\d+ has all of it\]$")
 _LEAST_QUOTE: Final = 240
 """Characters: a shorter quote says no more than the first words."""
 
@@ -551,38 +552,38 @@ def groups_of_note(message: Message) -> list[str]:
     return ["\n".join(lines) for _, lines in by_group]
 
 
-_QUESTION_LINE: Final = re.compile(rf"- m\d+{_ASKED}")
-_DIALOG_WORDS: Final = re.compile(rf"^(- m\d+{_ASKED}|- m\d.*?{OUTCOME}(?:{REFUSED}, |{_USER_ANSWERED}))(.+)$")
-_PATH: Final = re.compile(r"\S*[^\s/]\.\w+")
-_REMARK: Final = re.compile(r"- m\d+ (?:said|wrote): ")
-_EDIT_REMARK: Final = re.compile(r"- m\d+ wrote: in ")
-_FOLDER: Final = re.compile(r"(?<![^\s;&|('\"])cd \S{1,300} {0,8}(?:&&|;)[\s\\]{0,8}")
+_QUESTION_LINE: Final = LazyPattern(rf"- m\d+{_ASKED}")
+_DIALOG_WORDS: Final = LazyPattern(rf"^(- m\d+{_ASKED}|- m\d.*?{OUTCOME}(?:{REFUSED}, |{_USER_ANSWERED}))(.+)$")
+_PATH: Final = LazyPattern(r"\S*[^\s/]\.\w+")
+_REMARK: Final = LazyPattern(r"- m\d+ (?:said|wrote): ")
+_EDIT_REMARK: Final = LazyPattern(r"- m\d+ wrote: in ")
+_FOLDER: Final = LazyPattern(r"(?<![^\s;&|('\"])cd \S{1,300} {0,8}(?:&&|;)[\s\\]{0,8}")
 """The change to a folder before a command."""
 _SCANNED_CHARS: Final = 4_000  # of a command that may be a whole script
-_NOTED: Final = re.compile(r"- (m\d+)(?:\.\.m\d+)? (.+)")
-_OLDER: Final = re.compile(r"; the passage of ([me][\d.]+(?:, [me][\d.]+)*) in the state note is older")
-_SIZE: Final = re.compile(r"^[\d,]+ lines, ")
-_RANGE_LINE: Final = re.compile(
+_NOTED: Final = LazyPattern(r"- (m\d+)(?:\.\.m\d+)? (.+)")
+_OLDER: Final = LazyPattern(r"; the passage of ([me][\d.]+(?:, [me][\d.]+)*) in the state note is older")
+_SIZE: Final = LazyPattern(r"^[\d,]+ lines, ")
+_RANGE_LINE: Final = LazyPattern(
     rf"- m\d+(?:\.\.m\d+)? {EARLIER}({_WITH_ANSWER})?(?:(?:{_SUCH_AS}|: )(.+))?"
 )  # the colon: in older notes
-_COUNTED: Final = re.compile(r"(?:^|, )([^,]+) ×(\d+)")
-_COUNTED_NAME: Final = re.compile(r"([^\s,][^,]*?)(?: ×(\d+))?(?:, |$)")
-_MORE: Final = re.compile(r"\+\d{1,5}")
-_ANSWERED_IN: Final = re.compile(r"([me][\d.]+) answered: (.+)")
+_COUNTED: Final = LazyPattern(r"(?:^|, )([^,]+) ×(\d+)")
+_COUNTED_NAME: Final = LazyPattern(r"([^\s,][^,]*?)(?: ×(\d+))?(?:, |$)")
+_MORE: Final = LazyPattern(r"\+\d{1,5}")
+_ANSWERED_IN: Final = LazyPattern(r"([me][\d.]+) answered: (.+)")
 _ANSWERED_BY: Final = ANSWERED.lstrip()
-_ENDED: Final = re.compile(r"(.+?) \((.+)\)")
-_SAYS_HOW: Final = re.compile(
+_ENDED: Final = LazyPattern(r"(.+?) \((.+)\)")
+_SAYS_HOW: Final = LazyPattern(
     r"exit code [1-9]|\b\d+ (?:passed|failed|passing|failing|failures?|errors?|issues?)"
     r"|^(?:ok|done|FAIL|PASS|error)\b",
     re.I,
 )
 """An outcome that says whether a command succeeded. Others are a line of its output."""
 _VERBS: Final = ("edited", "read", "ran")
-_PROGRAM_NAME: Final = re.compile(r"[\w.-]+(?: [a-z-]+)?")
-_PROGRAM: Final = re.compile(r"[\w./-]*\w(?: (?!-$)|$)")
+_PROGRAM_NAME: Final = LazyPattern(r"[\w.-]+(?: [a-z-]+)?")
+_PROGRAM: Final = LazyPattern(r"[\w./-]*\w(?: (?!-$)|$)")
 _RAN_CHARS: Final = 60  # of a command in a range
 _ENDED_CHARS: Final = 60  # of its outcome
-_TIMES: Final = re.compile(r" \((\d{1,4}) times\)$")
+_TIMES: Final = LazyPattern(r" \((\d{1,4}) times\)$")
 
 
 def described_ids(notes: Iterable[Message]) -> frozenset[str]:

@@ -6,7 +6,6 @@ with a merge conflict, the conflict. The rules know no programming language: the
 words that begin a declaration in most languages.
 """
 
-import re
 from collections.abc import Container, Sequence
 from typing import Final, NamedTuple
 
@@ -15,12 +14,13 @@ import msgspec
 from tidegate.core.recognition.client_outputs import ENVELOPE_LINE, EXIT_LINE, EXIT_ZERO_LINE
 from tidegate.core.text.bounded_memo import BoundedMemo
 from tidegate.core.text.facts import find_error_lines
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 GAP_MARK: Final = "…"
 """The line that takes the place of omitted lines."""
 
 # A line: its number, if a tool put one before it, its indentation, and its beginning.
-_LINE: Final = re.compile(
+_LINE: Final = LazyPattern(
     r"(?:\s*\d+(?:→|\t|: ?|\| ?|-(?=\s)))?(\s*)(?:"
     r"(?P<heading>#{1,6} |\*\*|\d+\. )"
     r"|(?P<comment>//|#|/\*|\*|--|<!--|\"\"\"|;;)"
@@ -30,7 +30,7 @@ _LINE: Final = re.compile(
     r"(?:def|class|func|function|fn|type|interface|const|struct|impl|enum|trait|module|namespace|describe|it|test|let|var"
     r"|CREATE|create)\b))?"
 )
-_CONFLICT_MARK: Final = re.compile(r"[ +-]{0,2}(?:([<|>])\1{6}(?: |$)|(=)={6}$)")  # signs: in the diff of a merge
+_CONFLICT_MARK: Final = LazyPattern(r"[ +-]{0,2}(?:([<|>])\1{6}(?: |$)|(=)={6}$)")  # signs: in the diff of a merge
 _CONFLICT_WORTH: Final = 16.0  # of each line of a merge conflict: one half of it, or one without its marks, misleads
 _LONGEST_CONFLICT: Final = 60  # lines: of a longer one only the marks are worth more than other lines
 _LONGEST_WORTH: Final = 160  # further characters of a line add nothing
@@ -40,7 +40,7 @@ SHORTEST_LINE: Final = 10
 _LONG: Final = 400  # of a longer line only the beginning is kept
 
 
-_MARKER: Final = re.compile(
+_MARKER: Final = LazyPattern(
     r"…$|\[(?:first )?[\d,]+ (?:of [\d,]+ )?(?:lines|characters); recall "
     r"|\[\.\.\. .* left out|\[truncated by |\[recall m\d+ has all"
     r"|RESULT TRUNCATED: showing |To see more: recall m\d|Do NOT guess or invent results that are not shown above"
@@ -140,10 +140,10 @@ class DiffLines(NamedTuple):
     prefixes: dict[int, int]
 
 
-_FILE_IN_DIFF: Final = re.compile(r"diff --(?:git|cc|combined) ")
+_FILE_IN_DIFF: Final = LazyPattern(r"diff --(?:git|cc|combined) ")
 _HUNK_FACTOR: Final = 0.5  # for the code after the numbers of a hunk, which says little without the changed lines
 _DIFF_STARTS: Final = frozenset(f"d@-+i{GAP_MARK}")  # of the lines outside of hunks
-_HUNK: Final = re.compile(r"(@@@?) -[-+\d, ]+ @@@?\s*")
+_HUNK: Final = LazyPattern(r"(@@@?) -[-+\d, ]+ @@@?\s*")
 
 
 def may_have_diff(text: str) -> bool:
@@ -187,11 +187,11 @@ def find_diff_lines(lines: Sequence[str]) -> DiffLines:
 
 
 _EXIT_REACH: Final = 6  # lines from the beginning and the end of an output
-_VERDICT: Final = re.compile(
+_VERDICT: Final = LazyPattern(
     r"\W*(?:(?:ok|OK|PASS|PASSED|FAIL|FAILED|FAILURE|not ok|BUILD \w+)(?=$|:|\s+[^\s:=])|[Tt]ests?(?: result)?: )"
     r"|.*\b\d+ (?:passed|failed|passing|failing|failures?|errors?|issues?|problems?)\b"
 )
-_FAILED_VERDICT: Final = re.compile(
+_FAILED_VERDICT: Final = LazyPattern(
     r"\W*(?:FAIL|not ok|BUILD FAIL)|.*\b[1-9]\d* (?:failed|failing|failures?|errors?|issues?|problems?)\b"
 )
 _VERDICT_CHARS: Final = 200  # a longer line does not count as a verdict

@@ -1,6 +1,5 @@
 """Shortening of a message to some of its lines. The lines are verbatim, and a pointer names the id to recall."""
 
-import re
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Final
@@ -10,13 +9,14 @@ from tidegate.core.recognition.client_outputs import DIALOG_FRAME
 from tidegate.core.sweep.key_lines import GAP_MARK, clip_line, find_diff_lines, is_marker
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.text.facts import find_rule_sentences, is_refusal
+from tidegate.core.text.lazy_pattern import LazyPattern
 
-_LINES_NOTICE: Final = re.compile(
+_LINES_NOTICE: Final = LazyPattern(
     r"\[(?:\d+ of )?([\d,]+) lines; recall |RESULT TRUNCATED: showing [\d,]+ of ([\d,]+) lines"
 )
 IMAGE_PLACEHOLDER: Final = "[image left out]"
-_CUT_NOTICE: Final = re.compile(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
-_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w-]{0,59})>")
+_CUT_NOTICE: Final = LazyPattern(r"\[\.\.\. [\d,]+ characters, ([\d,]+) lines left out")
+_TAG: Final = LazyPattern(r"<(/?)([A-Za-z][\w-]{0,59})>")
 _DEEPEST_TAG: Final = 20
 _RULES_READ_CHARS: Final = 200_000
 _SHORT_RESULT: Final = 700  # characters: a result up to this length stays whole if its call stays

@@ -7,12 +7,12 @@ text no border is certain, so nothing is cut out of one here (`core/text/rule_te
 The forms were recorded with the clients that docs/gateway.md names.
 """
 
-import re
 from typing import Final
 
 import msgspec
 
 from tidegate.core.messages import CLIENT_NOTE, MENTIONED_FILE, Image, MarkedText, Message, Part, Text
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 _SKILL_START: Final = "Base directory for this skill: "  # Claude Code
 _STARTS: Final = (
@@ -45,9 +45,9 @@ _REST_STARTS: Final = (
 )
 """How a text begins after which all texts of the message were added, too."""
 _SENT_MEANWHILE: Final = "The user sent a new message while you were working:"
-_INTERRUPTION: Final = re.compile(r"\[Request interrupted by user(?: for tool use)?\]\s*")
-_FIRST_TAG: Final = re.compile(r"\s*<[A-Za-z][\w.:-]*(?:\s[^<>]*)?>")
-_LAST_TAG: Final = re.compile(r"</[A-Za-z][^<>]*>\s*$")
+_INTERRUPTION: Final = LazyPattern(r"\[Request interrupted by user(?: for tool use)?\]\s*")
+_FIRST_TAG: Final = LazyPattern(r"\s*<[A-Za-z][\w.:-]*(?:\s[^<>]*)?>")
+_LAST_TAG: Final = LazyPattern(r"</[A-Za-z][^<>]*>\s*$")
 _END_CHARS: Final = 200
 """Characters at each end of a text that are read to recognize its form."""
 

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import msgspec
 
 from tidegate.core.text.bounded_memo import BoundedMemo
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.word_choice import join_by_first_letter
 
 FactKind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "version", "name", "number", "quoted"]
@@ -24,7 +25,7 @@ _LINE_END: Final = "\0"
 # A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name; an arrow ends the number
 # of a line.
 _SIGN: Final = rf"[^\s\"'`<>()\[\]{{}},;|*!^→\x00-\x1f{_CJK}]"
-_RUN: Final = re.compile(rf"{_LINE_END}|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
+_RUN: Final = LazyPattern(rf"{_LINE_END}|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
 # The same for bytes without CJK, by a table: several times as fast.
 _THOUSANDS: Final = re.compile(rb",(?=\d\d\d)(?<=\d,)")
 _COMMA: Final = b"\1"
@@ -33,27 +34,27 @@ _ENDS: Final = bytes(sorted({*range(32), *b" \"'`<>()[]{},;|*!^"} - {*b"\n"}))
 _SPLIT: Final = bytes.maketrans(_ENDS, bytes(ord(",") if end in _COMMA else ord(" ") for end in _ENDS))
 _CJK_BYTES: Final = bytes([*range(0xE3, 0xEE), 0xEF])
 _QUOTED: Final = (
-    ('"', re.compile(r"\"([^\"\n\\]{3,60})\"")),
-    ("`", re.compile(r"`([^`\n]{3,80})`")),
-    ("«", re.compile(r"«([^»\n]{2,60})»")),
-    ("“", re.compile(r"“([^”\n]{2,60})”")),
-    ("「", re.compile(r"「([^」\n]{2,40})」")),
+    ('"', LazyPattern(r"\"([^\"\n\\]{3,60})\"")),
+    ("`", LazyPattern(r"`([^`\n]{3,80})`")),
+    ("«", LazyPattern(r"«([^»\n]{2,60})»")),
+    ("“", LazyPattern(r"“([^”\n]{2,60})”")),
+    ("「", LazyPattern(r"「([^」\n]{2,40})」")),
 )
 _BEFORE: Final = ",:;!?=-…。、&"
 _BEHIND: Final = ".,:;!?=-…。、&\\#"
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
-_HEX: Final = re.compile(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
-_EMAIL: Final = re.compile(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")
-_FILE: Final = re.compile(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5}|7z|mp[34])(:\d+){0,2}")
-_DOTTED: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(\(\))?")
-_VERSION: Final = re.compile(r"v?\d+(\.\d+){1,3}([-+]?(rc|alpha|beta|dev|post|a|b)\.?\d*)?")
-_NUMBER: Final = re.compile(r"[-+]?[$€£]?\d[\d_,]*(\.\d+)?(%|[A-Za-z]{1,3}|[$€£])?")
-_ID: Final = re.compile(r"[#@]?[\w:.-]*\w")
-_SAYS: Final = re.compile(r"[^\W_]")
-_DIGIT: Final = re.compile(r"\d")
-_LETTER: Final = re.compile(r"[^\W\d_]")
-_WINDOWS: Final = re.compile(r"[A-Za-z]:\\|\\\\\w")
-_SEPARATORS: Final = re.compile(r"[/\\]")
+_UUID: Final = LazyPattern(r"[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}")
+_HEX: Final = LazyPattern(r"[0-9a-f]{7,64}|[0-9A-F]{7,64}")
+_EMAIL: Final = LazyPattern(r"[\w.+-]{1,64}@[\w-]{1,64}(\.[\w-]{1,32}){1,4}")
+_FILE: Final = LazyPattern(r"[\w@.+-]*\w\.([A-Za-z][A-Za-z0-9]{0,5}|7z|mp[34])(:\d+){0,2}")
+_DOTTED: Final = LazyPattern(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+(\(\))?")
+_VERSION: Final = LazyPattern(r"v?\d+(\.\d+){1,3}([-+]?(rc|alpha|beta|dev|post|a|b)\.?\d*)?")
+_NUMBER: Final = LazyPattern(r"[-+]?[$€£]?\d[\d_,]*(\.\d+)?(%|[A-Za-z]{1,3}|[$€£])?")
+_ID: Final = LazyPattern(r"[#@]?[\w:.-]*\w")
+_SAYS: Final = LazyPattern(r"[^\W_]")
+_DIGIT: Final = LazyPattern(r"\d")
+_LETTER: Final = LazyPattern(r"[^\W\d_]")
+_WINDOWS: Final = LazyPattern(r"[A-Za-z]:\\|\\\\\w")
+_SEPARATORS: Final = LazyPattern(r"[/\\]")
 _EXTENSIONS: Final = frozenset(
     "bash bat c cc cfg cfn class conf cpp cs css csv cxx dart db diff docx env ex exs fish gif go gz h hcl hpp htm html"
     " ico ini ipynb jar java jpeg jpg js json jsonl jsx kt kts less lock log lua m map md mdx mjs cjs mod mp3 mp4 ods"
@@ -240,9 +241,9 @@ def _with_digits(word: str) -> FactKind | None:
     return None
 
 
-_SENTENCE: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
+_SENTENCE: Final = LazyPattern(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 # In small letters, as the sentences are then: ignoring the case makes the search several times slower.
-_RULE_AT_START: Final = re.compile(r"(?:use|keep|prefer|stop)\b")
+_RULE_AT_START: Final = LazyPattern(r"(?:use|keep|prefer|stop)\b")
 _RULE_WORDS: Final = (
     r"must|mustn't|never|always|don'?t|do not|should(?:n'?t| not)|only|make sure|ensure|remember|important|avoid",
     r"require[sd]?|forbidden|not allowed|no longer|instead of|from now on|needs? to",
@@ -253,25 +254,30 @@ _RULE_WORDS: Final = (
     r"altijd|nooit|moet|zawsze|nigdy|musi|nie wolno|her zaman|asla|mutlaka|luôn|phải",
     r"всегда|никогда|долж[а-я]+|нельзя|обязательно|не надо|только|запрещ[а-я]+",
 )
-_RULE_AT_WORD: Final = re.compile(rf"\b(?=\w)(?:{join_by_first_letter(_RULE_WORDS)})\b")
-_RULE_WITHOUT_WORDS: Final = re.compile(
+_RULE_AT_WORD: Final = LazyPattern(lambda: rf"\b(?=\w)(?:{join_by_first_letter(_RULE_WORDS)})\b")
+_RULE_WITHOUT_WORDS: Final = LazyPattern(
     r"必须|必須|不要|禁止|务必|務必|一定|总是|始终|不得|不能|切勿|只能|必ず|しないで|絶対|ください|常に|だけ"
     r"|반드시|절대|항상|하지\s?마|금지|해야|يجب|دائم|أبدا|ممنوع|لا "
 )
-_ERROR: Final = re.compile(
+_ERROR: Final = LazyPattern(
     r"\b(\w*Error|\w*Exception|error|errors|failed|failure|fatal|panic|denied|refused|cannot|could not|can't|not found"
     r"|no such|undefined|unresolved|traceback|abort(ed)?|timed? ?out|segfault|killed|invalid|conflict"
     r"|exit (code|status)|FAIL|FAILED|(?-i:E\d{3,4}))\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
     re.IGNORECASE,
 )
+_ERROR_WORDS: Final = (
+    "error|exception|fail|fatal|panic|denied|refused|cannot|could not|can't|not found|no such|undefined|unresolved"
+    "|traceback|abort|time|segfault|killed|invalid|conflict|exit "
+).split("|")
+"""Each line of ASCII characters that `_ERROR` finds has one of these, or a capital E. Looking for them is faster."""
 # Not a report of a failure: frames of a stack, and source text that speaks of errors.
-_SOURCE: Final = re.compile(
+_SOURCE: Final = LazyPattern(
     r"(File \"|at |\^+|~+|\d+ \||#\d+ )"
     r"|(\d+\s?[:|→\t]\s*|[+-]\s*)?"
     r"(raise|throw|except|catch|return|def|class|import|from|if|elif|else|for|while|const|let|var|func|type|try|case"
     r"|//|#|\*|@|/\*|\"\"\")[\s({\"*]"
 )
-_CALM: Final = re.compile(r"\b(no|0|without) (errors?|failures?|failed)\b", re.IGNORECASE)
+_CALM: Final = LazyPattern(r"\b(no|0|without) (errors?|failures?|failed)\b", re.IGNORECASE)
 
 
 def split_sentences(text: str, limit: int = 8_000) -> list[str]:
@@ -290,7 +296,7 @@ def _states_rule(sentence: str) -> bool:
     return not sentence.isascii() and _RULE_WITHOUT_WORDS.search(sentence) is not None
 
 
-_REFUSAL: Final = re.compile(
+_REFUSAL: Final = LazyPattern(
     r"\b(?:tool (?:use|call)|permission to (?:use|run|edit|call))\b[^.\n]{0,60}"
     r"\b(?:was|were|is|been) (?:rejected|denied|declined|refused)\b"
     r"|(?:\bthe user|^\W*user) (?:rejected|denied|declined|refused|does(?: not|n't) want|did not allow|chose not)\b"
@@ -298,14 +304,20 @@ _REFUSAL: Final = re.compile(
     re.I,
 )
 _REFUSAL_CHARS: Final = 400
+_REFUSAL_WORDS: Final = ("rejected", "denied", "declined", "refused", " want", "did not allow", "chose not")
 
 
 def is_refusal(text: str) -> bool:
     """Whether the result of a call says that the user did not allow it. It was not made; the rest are their words."""
-    return _REFUSAL.search(text, 0, _REFUSAL_CHARS) is not None
+    text = text[:_REFUSAL_CHARS]
+    if text.isascii():  # hardly any result has one of the words, and looking for them is ten times as fast
+        low = text.lower()
+        if not any(word in low for word in _REFUSAL_WORDS):
+            return False
+    return _REFUSAL.search(text) is not None
 
 
-_FAILURE: Final = re.compile(
+_FAILURE: Final = LazyPattern(
     r"\s*(?:<tool_use_error>|error\b|failed\b|failure\b|file does not exist|no such file|string to replace not found)",
     re.I,
 )
@@ -322,8 +334,16 @@ def find_error_lines(text: str, limit: int = 8_000) -> list[str]:
     return [
         line
         for line in lines
-        if 4 <= len(line) <= 1_000 and _ERROR.search(line) and not _SOURCE.match(line) and not _CALM.search(line)
+        if 4 <= len(line) <= 1_000 and _has_error(line) and not _SOURCE.match(line) and not _CALM.search(line)
     ]
+
+
+def _has_error(line: str) -> bool:
+    if "E" not in line and line.isascii():
+        low = line.lower()
+        if not any(word in low for word in _ERROR_WORDS):
+            return False
+    return _ERROR.search(line) is not None
 
 
 def find_last_line(text: str) -> str:

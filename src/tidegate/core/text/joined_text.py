@@ -113,11 +113,11 @@ def _find_breaks(text: str) -> Iterator[Break]:
     if not any(start in text for start in _BREAK_STARTS):
         return
     shift = 0
-    for match in _BREAK.compiled.finditer(text):
+    for match in _BREAK.finditer(text):
         start, end = match.span()
         split = match[0]
-        is_string = split[-1] in _QUOTES and _CONCATENATION.compiled.match(split) is not None
-        is_certain = is_string or (split[0] not in "\r\n" and _CONTINUED_LINE.compiled.match(split) is not None)
+        is_string = split[-1] in _QUOTES and _CONCATENATION.match(split) is not None
+        is_certain = is_string or (split[0] not in "\r\n" and _CONTINUED_LINE.match(split) is not None)
         yield Break(start, end, start - shift, is_certain, is_string)
         shift += end - start
 
@@ -134,7 +134,7 @@ class _Piece(NamedTuple):
 
 def join_layouts(text: str) -> list[JoinedText]:
     """The text joined over the lines that `grep` prints of a file, and over the wrapped cells of each table column."""
-    ends = [*(match.span() for match in _LINE.compiled.finditer(text)), (len(text), len(text))]
+    ends = [*(match.span() for match in _LINE.finditer(text)), (len(text), len(text))]
     lines = [_Piece(after, end) for (_, after), (end, _) in pairwise([(0, 0), *ends])]
     ways = [_join_pieces(text, _find_grep_pairs(text, lines))]
     cells = _find_cell_pairs(text, lines)
@@ -146,11 +146,7 @@ def _join_pieces(text: str, pairs: list[tuple[_Piece, _Piece]]) -> JoinedText:
     """The text without what is between the pieces of each pair, if a key may go on there."""
     breaks, shift = [], 0
     for one, other in pairs:
-        if (
-            one.start < one.end
-            and _KEY_CHAR.compiled.match(text, one.end - 1)
-            and _KEY_CHAR.compiled.match(text, other.start, other.end)
-        ):
+        if one.start < one.end and _KEY_CHAR.match(text, one.end - 1) and _KEY_CHAR.match(text, other.start, other.end):
             breaks.append(Break(one.end, other.start, one.end - shift, False, False))
             shift += other.start - one.end
     return JoinedText(text, breaks)
@@ -163,8 +159,8 @@ def _find_grep_pairs(text: str, lines: list[_Piece]) -> list[tuple[_Piece, _Piec
         if text[one.start : one.start + 1] != text[other.start : other.start + 1]:
             continue
         first, second = text[one.start : one.end], text[other.start : other.end]
-        name = _NUMBER_END.compiled.sub("", _find_common_start(first[:_LONGEST_NAME], second))
-        marks = _GREP_MARK.compiled.match(first, len(name)), _GREP_MARK.compiled.match(second, len(name))
+        name = _NUMBER_END.sub("", _find_common_start(first[:_LONGEST_NAME], second))
+        marks = _GREP_MARK.match(first, len(name)), _GREP_MARK.match(second, len(name))
         if name and marks[0] and marks[1] and _are_adjacent(name, marks[0][1], marks[1][1]):
             pairs.append((_Piece(one.start + marks[0].end(), one.end), _Piece(other.start + marks[1].end(), other.end)))
     return pairs
@@ -197,7 +193,7 @@ def _find_cell_pairs(text: str, lines: list[_Piece]) -> dict[int, list[tuple[_Pi
 
 
 def _split_cells(text: str, line: _Piece) -> list[_Piece]:
-    places = [each.start() for each in _CELL_SEPARATOR.compiled.finditer(text, line.start, line.end)]
+    places = [each.start() for each in _CELL_SEPARATOR.finditer(text, line.start, line.end)]
     if not 1 <= len(places) <= _MOST_CELLS:
         return []
     return [
@@ -214,6 +210,6 @@ def _strip(text: str, piece: _Piece) -> _Piece:
 def strip_pending_break(text: str) -> str:
     """The text without what may be the beginning of a break at its end."""
     for pattern in (_PENDING, _LINE_NUMBER, _PENDING):
-        match = pattern.compiled.search(text, max(0, len(text) - _LONGEST_BREAK))
+        match = pattern.search(text, max(0, len(text) - _LONGEST_BREAK))
         text = text[: match.start()] if match is not None else text
     return text

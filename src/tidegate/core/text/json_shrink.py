@@ -5,17 +5,18 @@ of the weight, so they go first; names of keys say what was done and go last.
 """
 
 import json
-import re
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, NamedTuple
 
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _LEAST = 24  # a clipped string keeps at least this much, marker included, while there is another way
 _WRAPPED = "clipped"
 _MAX_DESCENT = 8  # objects in objects, to find the array in them
-_SPACE = re.compile(r"[ \t\n\r]*")
+_SPACE = LazyPattern(r"[ \t\n\r]*")
 
 
 class JsonCut(msgspec.Struct, frozen=True):

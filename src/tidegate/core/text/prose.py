@@ -8,12 +8,14 @@ import re
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 GAP: Final = "…"
-_FENCE: Final = re.compile(r"\s*(?:```|~~~)")
-_HEADING: Final = re.compile(r"\s{0,3}(?:#{1,6} |\*\*[^*\n]{1,80}\*\*:?\s*$)")
-_ITEM: Final = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
-_TABLE: Final = re.compile(r"\s*\|")
-_CONCLUDES: Final = re.compile(
+_FENCE: Final = LazyPattern(r"\s*(?:```|~~~)")
+_HEADING: Final = LazyPattern(r"\s{0,3}(?:#{1,6} |\*\*[^*\n]{1,80}\*\*:?\s*$)")
+_ITEM: Final = LazyPattern(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
+_TABLE: Final = LazyPattern(r"\s*\|")
+_CONCLUDES: Final = LazyPattern(
     r"\b(?:root cause|conclusion|conclude|verdict|decision|decided|plan|phase|recommend|instead|because|remaining"
     r"|not (?:done|yet|in scope)|non-goals?|next|open|blocked|fail(?:s|ed|ing|ures?)?|must|should|shall|want me"
     r" to)\b|\?\s*$|^\W*(?:option )?[A-E1-9][).:]",

@@ -25,6 +25,7 @@ from typing import Final
 
 from tidegate.core.messages import Message, Text
 from tidegate.core.text.client_texts import mark_added_texts
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 PARAGRAPH_CHARS: Final = 600
 """The longest paragraph that counts as typed."""
@@ -34,26 +35,26 @@ _PLAIN_CHARS: Final = 2_600
 """The same for text without Markdown."""
 READ_CHARS: Final = 40_000
 
-LIST_ITEM: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
+LIST_ITEM: Final = LazyPattern(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|\(?[a-z]\))\s+")
 
-_MARKDOWN: Final = re.compile(r"`|\*\*|^ {0,3}#|^ *\|", re.MULTILINE)
-_FENCE: Final = re.compile(r"`{3,}|^\s*~{3,}")
-_INLINE_CODE: Final = re.compile(r"`[^`\n]+`")
-_TAG: Final = re.compile(r"<(?:/([A-Za-z][\w.:-]*)\s*|(?<!\w<)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?(?<!/))>")
-_NOT_BREAK: Final = re.compile(r"[^\n]")
+_MARKDOWN: Final = LazyPattern(r"`|\*\*|^ {0,3}#|^ *\|", re.MULTILINE)
+_FENCE: Final = LazyPattern(r"`{3,}|^\s*~{3,}")
+_INLINE_CODE: Final = LazyPattern(r"`[^`\n]+`")
+_TAG: Final = LazyPattern(r"<(?:/([A-Za-z][\w.:-]*)\s*|(?<!\w<)([A-Za-z][\w.:-]*)(?:\s[^<>]*)?(?<!/))>")
+_NOT_BREAK: Final = LazyPattern(r"[^\n]")
 _VOID_TAGS: Final = frozenset("area base br col embed hr img input link meta source track wbr".split())
-_DIFF_HEADER: Final = re.compile(
+_DIFF_HEADER: Final = LazyPattern(
     r"diff --\w|index [0-9a-f]{7,}\.\.|Index: \S|@@ -\d|--- \S|\+\+\+ \S|\*\*\* (?:Begin|Update|Add|Delete)\b"
 )
 _DIFF_LINE: Final = (" ", "\t", "+", "-", "@", "\\", "*** ")
-_ADDED_LINE: Final = re.compile(
+_ADDED_LINE: Final = LazyPattern(
     r"--- Content from referenced files ---|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
     r"|To suggest changes to a file you MUST "
 )
-_ERROR: Final = re.compile(
+_ERROR: Final = LazyPattern(
     r"(?:Traceback \(most recent|panic: |(?:Uncaught )?(?:[\w.$]+[.:])?\w*(?:Error|Exception)\b.{0,40}?: )"
 )
-_FRAME: Final = re.compile(r"\s+at \S.*[:(]\d+|\s+at \S+ \(.*\)$|\s+File \".+\", line \d+|\t\S.*\.go:\d+")
+_FRAME: Final = LazyPattern(r"\s+at \S.*[:(]\d+|\s+at \S+ \(.*\)$|\s+File \".+\", line \d+|\t\S.*\.go:\d+")
 _MAX_ERROR_LINES: Final = 40
 """Between the error of a crash and its stack."""
 _QUOTES: Final = {'"': '"', "“": "”", "„": "“", "«": "»", "「": "」", "『": "』"}

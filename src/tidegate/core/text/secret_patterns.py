@@ -174,12 +174,12 @@ def mask_key_ends(text: str, learn: Callable[[str], None]) -> str:
     if "-----END " not in text:
         return text
     pieces, at, last = [], 0, 0
-    for match in _PEM_END.compiled.finditer(text):
+    for match in _PEM_END.finditer(text):
         before = text[max(last, match.start() - _PEM_LONGEST) : match.start()]
         last = match.end()
-        key_start = _PEM_BACKWARDS.compiled.match(before[::-1])
+        key_start = _PEM_BACKWARDS.match(before[::-1])
         lines = before[len(before) - len(key_start[0]) :] if key_start else ""
-        first = _PEM_LINE.compiled.search(lines)
+        first = _PEM_LINE.search(lines)
         if first is not None:
             learn(lines[first.start() :])
             pieces += [text[at : match.start() - len(lines) + first.start()], MASKED, "\n"]
@@ -277,12 +277,12 @@ def _key_names(lower: str, at: int) -> Iterator[int]:
 
 def _is_secret(match: re.Match[str], value: str) -> bool:
     """Return whether a value after such a name looks like a secret, and not like code or a placeholder."""
-    if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN.compiled.fullmatch(value):
+    if MASKED in value or value[0] in "$<{%*[(" or "${" in value or "{{" in value or _PLAIN.fullmatch(value):
         return False
     before = match.string[max(0, match.start() - 44) : match.start()]
-    if _NOT_SECRET_BEFORE.compiled.search(before) or (match["op"] == " " and not _OPTION.compiled.search(before)):
+    if _NOT_SECRET_BEFORE.search(before) or (match["op"] == " " and not _OPTION.search(before)):
         return False
-    is_quoted, has_password_name = match["bare"] is None, _PASS.compiled.match(match["name"].lstrip("_")) is not None
+    is_quoted, has_password_name = match["bare"] is None, _PASS.match(match["name"].lstrip("_")) is not None
     if is_quoted and has_password_name:
         return True
     digits = sum(char.isdigit() for char in value)

@@ -158,7 +158,7 @@ class SecretMask:
         plain = "".join(joined_text.text.split())
         if any(_ends_with_beginning(plain, "".join(form.split())) for form in self._forms):
             return True
-        word = _LAST_WORD.compiled.search(joined_text.text)
+        word = _LAST_WORD.search(joined_text.text)
         start = word.start() if word is not None else len(joined_text.text)
         if joined_text.text[start - 1 : start] in _QUOTES or not _QUOTES.isdisjoint(tail[len(core) :]):
             return start < len(joined_text.text)
@@ -192,7 +192,7 @@ class SecretMask:
         for match in re.finditer("|".join(map(re.escape, starts)), text) if starts else ():
             if beginnings and match.start() < beginnings[-1] + LAYOUT_CHARS // 2:
                 continue
-            if _CELL_END.compiled.match(text, match.end()):
+            if _CELL_END.match(text, match.end()):
                 escaped = text.rfind("\\n", 0, match.start())
                 beginnings.append(max(text.rfind("\n", 0, match.start()) + 1, escaped + 2 if escaped >= 0 else 0))
                 if len(beginnings) == MOST_LAYOUTS:
@@ -236,16 +236,16 @@ class SecretMask:
     # --- encoded --------------------------------------------------------------------------------------------------
 
     def _mask_encoded(self, text: str, long: str) -> str:
-        if "%" in long and _PERCENT.compiled.search(long):
-            text = _URL_RUN.compiled.sub(self._url_mark, text)
-        has_long = any(len(word) >= _ENCODED for word in long.split())
-        if has_long and any(map(_decoded, _BASE64_WORD.compiled.findall(long))):
-            text = _BASE64.compiled.sub(self._base64_mark, text)
+        if "%" in long and _PERCENT.search(long):
+            text = _URL_RUN.sub(self._url_mark, text)
+        longest = " ".join([word for word in long.split() if len(word) >= _ENCODED])
+        if longest and any(map(_decoded, _BASE64_WORD.findall(longest))):
+            text = _BASE64.sub(self._base64_mark, text)
         return text
 
     def _url_mark(self, match: re.Match[str]) -> str:
         run = match[0]
-        if "%" not in run or not _PERCENT.compiled.search(run):
+        if "%" not in run or not _PERCENT.search(run):
             return run
         decoded = _unquoted(run)
         clean_text = self._mask_plain(decoded, decoded)
@@ -283,7 +283,7 @@ class _Sample(NamedTuple):
 
 def _samples_of_lines(secret: str) -> "Iterator[tuple[str, tuple[_Sample, ...]]]":
     """Each line of a secret: a cut may leave any of them."""
-    for line in _LINES.compiled.split(secret):
+    for line in _LINES.split(secret):
         if len(line) >= FRAGMENT and MASKED not in line:
             yield line[:LONGEST_KNOWN], tuple(_samples(line[:LONGEST_KNOWN]))
 
@@ -368,9 +368,7 @@ def _quoted(text: str) -> str:
 
 
 def _unquoted(text: str) -> str:
-    return _PERCENT.compiled.sub(
-        lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text
-    )
+    return _PERCENT.sub(lambda match: bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace"), text)
 
 
 def _percent(char: str) -> str:
@@ -424,7 +422,7 @@ def _find_split_tokens(joined_text: JoinedText, shape: Shape) -> Iterator[tuple[
     at = joined_text.text.find(shape.literal)
     tries = word_end = 0
     while at >= 0:
-        if at >= word_end and (word := _WORD.compiled.match(joined_text.text, at)):
+        if at >= word_end and (word := _WORD.match(joined_text.text, at)):
             tries, word_end = 0, word.end()
         tries += 1
         end = _follow_token(joined_text, at, word_end, shape).end
@@ -472,7 +470,7 @@ def _follow_token(joined_text: JoinedText, at: int, word_end: int, shape: Shape)
 
 def _count_after_wrap(broken: str) -> int:
     """The characters of a break that look like a line's number: they may be the beginning of the next piece."""
-    wrap = _WRAP.compiled.search(broken)
+    wrap = _WRAP.search(broken)
     return len(broken) - wrap.end() if wrap is not None else 0
 
 
@@ -482,7 +480,7 @@ def _count_after_wrap(broken: str) -> int:
 def _base64_runs(text: str) -> Iterator[str]:
     """What of these lines may be one text in base64. Its lines have the same length, but the last may be shorter; and
     the line that seems to be the last may be a word that only follows."""
-    wraps = [*_WRAP.compiled.finditer(text)]
+    wraps = [*_WRAP.finditer(text)]
     starts = [0, *(wrap.end() for wrap in wraps)]
     ends = [*(wrap.start() for wrap in wraps), len(text)]
     lines = 1
@@ -498,7 +496,7 @@ def _decoded(run: str) -> str:
     first = _bytes(run[:_ENCODED])
     if not first or not _TEXT_BYTES.issuperset(first):
         return ""
-    whole = _bytes(_WRAP.compiled.sub("", run))
+    whole = _bytes(_WRAP.sub("", run))
     try:
         return whole.decode()
     except UnicodeDecodeError:

@@ -33,7 +33,7 @@ CONTROL_CHARACTERS: Final = LazyPattern(
     f"|(?<![^\x00-\x7f{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f{_JOINERS}])"
 )
 SURROGATES: Final = LazyPattern("[\ud800-\udfff]")
-_UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e…]")  # the last one ends cut titles
+_UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e…]")  # every text needs it; the last one ends cut titles
 _ESCAPED_IN_JSON: Final = LazyPattern(f"{CONTROL_CHARACTERS.source}|[\u2028\u2029\ud800-\udfff]")
 
 
@@ -41,13 +41,13 @@ def strip_controls(text: str) -> str:
     """The text without control, direction and invisible characters; other line ends become line feeds."""
     if _UNUSUAL.search(text) is None:
         return text
-    return CONTROL_CHARACTERS.compiled.sub("", SURROGATES.compiled.sub("\ufffd", _LINE_ENDS.compiled.sub("\n", text)))
+    return CONTROL_CHARACTERS.sub("", SURROGATES.sub("\ufffd", _LINE_ENDS.sub("\n", text)))
 
 
 def clean_text(text: str) -> str:
     """The same, with whole escape sequences removed. Lines and tabs stay."""
-    if "\x1b" in text or (not text.isascii() and _SEQUENCES.compiled.search(text)):
-        text = _SEQUENCES.compiled.sub("", text)
+    if "\x1b" in text or (not text.isascii() and _SEQUENCES.search(text)):
+        text = _SEQUENCES.sub("", text)
     return strip_controls(text)
 
 
@@ -64,7 +64,7 @@ def format_visible_name(name: str) -> str:
 
 def escape_controls(encoded: str) -> str:
     """JSON with the characters of `strip_controls` escaped. It decodes to the same value."""
-    return _ESCAPED_IN_JSON.compiled.sub(lambda found: "".join(map(_escape_character, found[0])), encoded)
+    return _ESCAPED_IN_JSON.sub(lambda found: "".join(map(_escape_character, found[0])), encoded)
 
 
 def _escape_character(character: str) -> str:

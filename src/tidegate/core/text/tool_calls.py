@@ -13,19 +13,20 @@ from tidegate.core.messages import Call
 from tidegate.core.recognition.client_outputs import WRAPPED_COMMAND
 from tidegate.core.recognition.shell_commands import CREATED, DELETED, EDITED, WRITTEN, PathChange, effect_of
 from tidegate.core.text.facts import classify_run, head_and_tail, split_runs
+from tidegate.core.text.lazy_pattern import LazyPattern
 
 ToolAccess = Literal["write", "read", "other"]
 
-_WRITES: Final = re.compile(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|move|renam", re.I)
-_READS: Final = re.compile(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
-_WRITES_WHOLE_FILE: Final = re.compile(r"writ|creat|save", re.I)
-_READS_WHOLE_FILE: Final = re.compile(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
-_PATH_KEYS: Final = re.compile(r"path|file|notebook|target|dest|source|uri|url", re.I)
-REPLACED_TEXT_KEYS: Final = re.compile(r"^old|^search|^find|^before", re.I)
+_WRITES: Final = LazyPattern(r"edit|writ|patch|creat|replac|insert|save|updat|append|delet|remov|move|renam", re.I)
+_READS: Final = LazyPattern(r"read|view|cat|open|get|list|ls|grep|search|find|glob|fetch|show", re.I)
+_WRITES_WHOLE_FILE: Final = LazyPattern(r"writ|creat|save", re.I)
+_READS_WHOLE_FILE: Final = LazyPattern(r"^(?:read|view|open|cat)|read_?file|file_?read", re.I)
+_PATH_KEYS: Final = LazyPattern(r"path|file|notebook|target|dest|source|uri|url", re.I)
+REPLACED_TEXT_KEYS: Final = LazyPattern(r"^old|^search|^find|^before", re.I)
 """Arguments of an edit with the text that it replaces."""
-NEW_TEXT_KEYS: Final = re.compile(r"^new_?(?:str|text|content|$)|^replace|^after", re.I)
+NEW_TEXT_KEYS: Final = LazyPattern(r"^new_?(?:str|text|content|$)|^replace|^after", re.I)
 """Arguments with what it puts there."""
-_SHOWS_FILE: Final = re.compile(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
+_SHOWS_FILE: Final = LazyPattern(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|nl|less|bat|Get-Content)\b(?!.*<<)")
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
 _CONTENT_CHARS: Final = 200
 COMMAND_KEYS: Final = ("command", "cmd", "script")
@@ -41,12 +42,12 @@ _MAX_PARSED_CHARS: Final = 400_000
 _MAX_CACHED_CHARS: Final = 16_000
 _ARGUMENT_HEAD_CHARS: Final = 1_000
 _FILE_NAME_CHARS: Final = 4_000  # characters of a text in which file names are searched for
-_PATCHED_FILES: Final = re.compile(
+_PATCHED_FILES: Final = LazyPattern(
     r"^\*\*\* (?:(Update|Add|Delete) File: (.+)|Move to: (.+))$|^(?:\+\+\+|---) [ab]/(.+)$", re.M
 )
 _PATCH_STATES: Final = {"Update": EDITED, "Add": CREATED, "Delete": DELETED}
-_DELETES: Final = re.compile(r"delet|remov", re.I)
-_CREATED_FILE: Final = re.compile(r"\bcreated?\b", re.I)
+_DELETES: Final = LazyPattern(r"delet|remov", re.I)
+_CREATED_FILE: Final = LazyPattern(r"\bcreated?\b", re.I)
 _CREATED_CHARS: Final = 200
 _SCRIPT_CHARS: Final = 2_000
 

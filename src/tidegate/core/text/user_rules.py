@@ -14,6 +14,7 @@ from typing import Final
 
 from tidegate.core.messages import HANDOFF, Message, is_user_request
 from tidegate.core.text.bounded_memo import BoundedMemo
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.rule_text import LIST_ITEM, rule_text
 from tidegate.core.text.word_choice import join_by_first_letter
 
@@ -98,34 +99,34 @@ _JAPANESE: Final = (
 _CASED: Final = (*_ENGLISH, *_GERMAN, *_FRENCH, *_SPANISH, *_PORTUGUESE, *_ITALIAN, *_OTHERS)
 # Sorted by where they can begin, and in small letters as the sentences are then: most sentences are not rules, and are
 # passed over several times faster so.
-_AT_START: Final = re.compile("|".join(each for each in _CASED if each.startswith("^")).lower())
-_AT_WORD: Final = re.compile(
-    rf"\b(?=\w)(?:{join_by_first_letter(each[2:].lower() for each in _CASED if each.startswith(_WORD))})"
+_AT_START: Final = LazyPattern("|".join(each for each in _CASED if each.startswith("^")).lower())
+_AT_WORD: Final = LazyPattern(
+    lambda: rf"\b(?=\w)(?:{join_by_first_letter(each[2:].lower() for each in _CASED if each.startswith(_WORD))})"
 )
-_AT_STOP: Final = re.compile("|".join(each for each in _CASED if not each.startswith(("^", _WORD))).lower())
+_AT_STOP: Final = LazyPattern("|".join(each for each in _CASED if not each.startswith(("^", _WORD))).lower())
 _STOP_WORDS: Final = ("never ", "always ", "do not ", "don't ", "don’t ", "dont ", "remember", "note", "in mind")
 """Each sentence that `_AT_STOP` finds contains one of these, and looking for them is ten times as fast."""
-_WITHOUT_WORDS: Final = re.compile("|".join((*_UNCASED, *_CHINESE, *_JAPANESE)))
+_WITHOUT_WORDS: Final = LazyPattern("|".join((*_UNCASED, *_CHINESE, *_JAPANESE)))
 # A statement about what happens, not a rule.
-_TOLD: Final = re.compile(
+_TOLD: Final = LazyPattern(
     r"^(?:and |but |so |because |since )?(?:I|it|he|she|they|this|that|there|nothing|nobody)\b(?:['’]\w+)? "
     r"(?:\w+ ){0,3}(?:always|never|must (?:have|be)|don['’]t|do not)\b(?! (?:want|use|touch|push|commit|change|accept))"
     r"|^(?:I|we) (?:must|have to|need to|had to|should)\b|^don['’]?t (?:worry|bother)\b|^never ?mind\b"
     r"|^(?:ich|es|er|sie|das) \w+ (?:immer|nie|niemals)\b|^(?:je|ça|il|elle) n",
     re.IGNORECASE,
 )
-_POLITE: Final = re.compile(
+_POLITE: Final = LazyPattern(
     r"^(?:can|could|would|will) you (?:please )?(?:always|never|only|not|make sure|stop|avoid|from now on)\b",
     re.IGNORECASE,
 )
-_HEADING: Final = re.compile(
+_HEADING: Final = LazyPattern(
     r"^[#*\s]*(?:[\w'’-]+ ){0,4}(?:rules?|constraints?|requirements?|guidelines?|conventions?|preferences"
     r"|regeln|vorgaben|règles|contraintes|consignes|reglas|normas|restricciones|regras|restrições|regole|vincoli|правила)"
     r"(?: [\w'’-]+){0,5}[:：*\s]*$|^[#*\s]*.{0,12}(?:规则|规范|要求|约束|規則|ルール|制約|규칙)[:：*\s]*$",
     re.IGNORECASE,
 )
-_QUOTED: Final = re.compile(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」|『[^』]*』')
-_BREAK: Final = re.compile(r"(?:[.!?]+[\"'”’)\]]*(?=\s))|[。！？]+[」』”]*")
+_QUOTED: Final = LazyPattern(r'"[^"]*"|“[^”]*”|„[^“”]*[“”]|«[^»]*»|「[^」]*」|『[^』]*』')
+_BREAK: Final = LazyPattern(r"(?:[.!?]+[\"'”’)\]]*(?=\s))|[。！？]+[」』”]*")
 _SHORT: Final = frozenset(
     "e.g i.e etc vs cf approx no nr z.b bzw usw ca d.h p.ex ex p.ej dr mr mrs sr sra st inc resp incl min max".split()
 )

@@ -8,8 +8,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _QUANTIFIERS: Final = tuple("?*+{")
-_TOKEN: Final = re.compile(r"\\.|\[(?:\\.|[^\]])*\]|.", re.DOTALL)  # an escape, a character class, or one character
+_TOKEN: Final = LazyPattern(r"\\.|\[(?:\\.|[^\]])*\]|.", re.DOTALL)  # an escape, a character class, or one character
 
 
 def join_by_first_letter(alternatives: Iterable[str]) -> str:

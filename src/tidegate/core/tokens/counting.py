@@ -12,6 +12,7 @@ from typing import Protocol
 
 from tidegate.core.errors import BadPolicy
 from tidegate.core.messages import OPAQUE_MEDIA, Call, Image, Message, Part, Result, Text, Thinking, Tool
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.tokens.estimate import TokenEstimator
 from tidegate.core.tokens.image_size import UNKNOWN_SIZE, read_image_size
 
@@ -45,7 +46,7 @@ UNKNOWN_IMAGE_TOKENS = 1200  # a picture of unknown size
 _DOCUMENT_PAGE_TOKENS = 3_000  # text and picture of a page; providers name 1,500 to 3,000
 _DOCUMENT_PAGE_BYTES = 100_000  # a page is rarely larger, unless it is scanned
 _PDF_PAGE = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
-_ENCODED_DATA = re.compile(r"[A-Za-z0-9+/=_-]{4000,}")
+_ENCODED_DATA = LazyPattern(r"[A-Za-z0-9+/=_-]{4000,}")
 RENAMED_TOOL_OVERHEAD = 8  # a name that no provider takes is sent under a longer one
 _PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}").fullmatch
 

@@ -11,13 +11,14 @@ from tidegate.core.errors import BadInput
 from tidegate.core.messages import Message, is_user_request
 from tidegate.core.stages.summary import render_transcript
 from tidegate.core.text.clip import clip_chars
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.datafolder.forget.tombstones import TOMBSTONE, PhraseRemover
 from tidegate.disk.atomic_files import TEMPORARY_SUFFIX, hold_lock, make_write_error, sync_file, sync_folder
 from tidegate.disk.folder import TextFolder
 from tidegate.memory.notes import NoteEntry, Notes, clean_note_text, make_note_title
 
 _LOCK_NAME = ".lock"  # of `Folder`
-_PASSAGE_HEADING = re.compile(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)
+_PASSAGE_HEADING = LazyPattern(r"^## ([me][0-9.]+) (?:user|assistant|tool|system)$", re.MULTILINE)
 
 FileChange = Callable[[str, str], str | None]
 """Called with the name and the text of a file; returns the new text, or None to remove the file."""

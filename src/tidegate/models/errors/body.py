@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
+
 _MAX_BYTES: Final = 262_144
 _MAX_CHARS: Final = 4_000
 """Characters of all sentences, and of all codes, that are compared with the table."""
@@ -42,14 +44,14 @@ _WAIT_KEYS: Final = ("retryDelay", "retry_after", "resets_in_seconds")
 
 _ANY_BAD_REQUEST: Final = "INVALID_ARGUMENT"
 """Google's name for every status 400, whatever is wrong: it does not mean a parameter."""
-_TAGS: Final = re.compile(
+_TAGS: Final = LazyPattern(
     r"<(?:script|style)\b.{0,20000}?</(?:script|style)>|<[^<>]{0,2000}>", re.IGNORECASE | re.DOTALL
 )
-_CAPITAL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-_WORD_BREAK: Final = re.compile(rf"[_-]+|{_CAPITAL.pattern}")
-_HTML: Final = re.compile(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
+_CAPITAL: Final = LazyPattern(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD_BREAK: Final = LazyPattern(rf"[_-]+|{_CAPITAL.source}")
+_HTML: Final = LazyPattern(r"\s*<(?:!doctype|html|head|body|h1|center)\b", re.IGNORECASE)
 _DURATION_NUMBER: Final = r"(\d{1,7}(?:\.\d{1,9})?)\s?"
-_WAIT_SENTENCE: Final = re.compile(
+_WAIT_SENTENCE: Final = LazyPattern(
     r"(?:try again|retry|retrying|wait|available again|reset\w*) (?:in|after|for)\s+"
     rf"(?:{_DURATION_NUMBER}h\w*\s?)?(?:{_DURATION_NUMBER}m(?:in\w*)?(?!s|illi)\s?)?"
     rf"(?:{_DURATION_NUMBER}(ms|milliseconds?|s(?:ec\w*)?)\b)?",

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from tidegate.core.errors import TidegateError
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.secrets import SecretMask
 from tidegate.models.errors.body import ErrorBody, parse_error_body, read_retry_delay
 from tidegate.models.errors.numbers import ErrorNumbers, extract_numbers
@@ -21,7 +22,7 @@ from tidegate.wire.answers import read_usage
 from tidegate.wire.streaming.reply import Reply
 
 MAX_SHOWN_CHARS: Final = 300
-_STATUS_IN_TEXT: Final = re.compile(
+_STATUS_IN_TEXT: Final = LazyPattern(
     r"(?:^\W{0,2}|(?:\b(?:http(?:/\d(?:\.\d)?)?|status|response|returned|got|api|failed|rejected)|code|(?<!encoding)error|exception)\b"
     r"[^\w\n]{0,4}(?: ?\b(?:status|code|was|is|with|of)\b[^\w\n]{0,4}){0,2}|[a-z]{4}(?<!error): )"
     r"([45]\d\d)(?![\w,.]?\d|\w| ?tokens| ?req)"

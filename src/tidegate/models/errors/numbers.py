@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.models.errors.body import ErrorBody
 from tidegate.models.errors.rows import ErrorKind
 
@@ -22,7 +23,7 @@ _NUMBER = r"\d{1,3}(?:[,_]\d{3})+|\d{1,12}"
 
 
 # `<window>` stands for a number with this name, `<>` for one that is ignored.
-_NUMBER_MARK: Final = re.compile(r"(?<!\?P)<(\w*)>")
+_NUMBER_MARK: Final = LazyPattern(r"(?<!\?P)<(\w*)>")
 
 # `tokens` is the prompt as the provider counted it (`tokens2` and `tokens3` are added to it), `output` the requested
 # output, `total` both. vLLM's "at least" is a bound, not a count.

@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.models.errors.body import ErrorBody
 from tidegate.models.errors.numbers import list_number_phrases
 from tidegate.models.errors.rows import ErrorKind
@@ -28,11 +29,11 @@ SIZE_KINDS: Final[frozenset[ErrorKind]] = frozenset({"overflow", "rate_bucket", 
 """The kinds after which a view is shortened, or a limit is learned."""
 _MIN_CHARS: Final = 8
 """Shorter texts name no size."""
-_QUOTATION: Final = re.compile(
+_QUOTATION: Final = LazyPattern(
     r"""(?<!\w)(?:'(?P<single>[^\n]{8,4000}?)'|"(?P<double>[^\n]{8,4000}?)"|`(?P<back>[^\n]{8,4000}?)`"""
     r"""|‘(?P<curly>[^’\n]{8,4000})’|“(?P<curly2>[^”\n]{8,4000})”|«(?P<angle>[^»\n]{8,4000})»)(?!\w)"""
 )
-_ERROR_FIELD: Final = re.compile(r"""["'](?:message|msg|detail|code|type|error)["']: ?$""")
+_ERROR_FIELD: Final = LazyPattern(r"""["'](?:message|msg|detail|code|type|error)["']: ?$""")
 """Before the provider's own words, if an error in JSON is part of a sentence."""
 
 

@@ -6,6 +6,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Final
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.models.errors.rows import EARLY_PATTERNS, NON_LENGTH_STATUSES, PATTERN_WORDS, ErrorKind, ErrorPattern
 
 WRAPPER_ALONE: Final = ErrorPattern(
@@ -309,8 +310,8 @@ STOP_KINDS: Final[Mapping[str, ErrorKind]] = MappingProxyType(
 )
 """Stop reasons that report a failure. An answer that was merely cut or refused is not a failure."""
 
-_WORD_MARK: Final = re.compile(r"<(\w+)>")
-_ENDPOINT: Final = re.compile(
+_WORD_MARK: Final = LazyPattern(r"<(\w+)>")
+_ENDPOINT: Final = LazyPattern(
     r"(?:https?|wss?)://[^\s\"'<>]{0,200}?/(?:v\d|api|\w+-api|openai)\b[^\s\"'<>,;]{0,200}(?<![:.)])"
 )
 """The address of the request, in a client's words. A name in it ("gemini-pro-vision") says nothing about the fault."""

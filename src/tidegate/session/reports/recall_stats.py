@@ -20,14 +20,15 @@ from tidegate.core.events import Event, MessageAdded, ViewEdited
 from tidegate.core.messages import NOTE, Call, Message, calls_of, result_of, text_of
 from tidegate.core.notes import EditRedone, EditUndone, ViewCleared, is_note, read_note
 from tidegate.core.stages.notices import HINT_PREFIX
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.tool_calls import call_target_of, file_name_of, iterate_strings, parse_call_arguments
 from tidegate.session.recall import RECALL_USAGE
 from tidegate.store.log import LogReader
 
 _RECALL_TOOL: Final = "recall"
 """The name of the recall tool; the name of an MCP tool ends with it (`mcp__notes__recall`)."""
-_ID_RANGES: Final = re.compile(r"\bm(\d{1,15})(?:\s*(?:\.\.+|-|to)\s*m?(\d{1,15}))?", re.ASCII)
-_PATH_KEYS: Final = re.compile(r"path|file|notebook", re.I)
+_ID_RANGES: Final = LazyPattern(r"\bm(\d{1,15})(?:\s*(?:\.\.+|-|to)\s*m?(\d{1,15}))?", re.ASCII)
+_PATH_KEYS: Final = LazyPattern(r"path|file|notebook", re.I)
 _AGENT_TOOLS: Final = frozenset({_RECALL_TOOL, "memory_search", "memory_write", "compact", "skills", "task"})
 
 

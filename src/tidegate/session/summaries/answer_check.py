@@ -14,6 +14,7 @@ from tidegate.core.digest.units import HELD
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.text.clip import clip_chars, clip_tokens
 from tidegate.core.text.facts import Fact, find_facts, find_rule_sentences
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.tokens.counting import TokenCounter
 from tidegate.session.summaries.prompt import make_record_entries
 from tidegate.wire.parsing import repair_unicode
@@ -22,12 +23,12 @@ from tidegate.wire.parsing import repair_unicode
 
 _CONCLUSION_PREFIX: Final = "agent concluded: "
 
-_LIST_MARKER: Final = re.compile(r"(?:[-*+]|\d{1,3}[.)])\s+")
-_AUTHOR_PREFIX: Final = re.compile(
+_LIST_MARKER: Final = LazyPattern(r"(?:[-*+]|\d{1,3}[.)])\s+")
+_AUTHOR_PREFIX: Final = LazyPattern(
     r"(?:[-*+]|\d{1,3}[.)])?[\s(*_\"]*(?:the\s)?(?:user|agent|assistant|tools?|system|words found|noted)\b",
     re.IGNORECASE,
 )
-_USER: Final = re.compile(r"[\s(*_\"]*(?:the\s)?(?:user|system)\b", re.IGNORECASE)
+_USER: Final = LazyPattern(r"[\s(*_\"]*(?:the\s)?(?:user|system)\b", re.IGNORECASE)
 _UNATTRIBUTED_PREFIXES: Final = (
     "#",
     "|",
@@ -110,44 +111,44 @@ class AnswerCriteria(NamedTuple):
 
 _MAX_CHARS_PER_TOKEN: Final = 32  # per requested token; a longer answer is not a summary
 _MAX_REFUSAL_CHARS: Final = 600  # a refusal is short; a summary that mentions one is not
-_THINKING_BLOCK: Final = re.compile(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
-_WRAPPED: Final = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
-_TAGS: Final = re.compile(r"\A<(summary|answer|output|result)>(.*?)(?:</\1>)?\Z", re.DOTALL | re.IGNORECASE)
-_END_TOKENS: Final = re.compile(r"<\|(?:im_end|eot_id|end|endoftext|eom_id|end_of_text)\|>|</s>|<end_of_turn>|<eos>")
-_CHAT_MARKERS: Final = re.compile(
+_THINKING_BLOCK: Final = LazyPattern(r"<(think|thinking|reasoning)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
+_WRAPPED: Final = LazyPattern(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
+_TAGS: Final = LazyPattern(r"\A<(summary|answer|output|result)>(.*?)(?:</\1>)?\Z", re.DOTALL | re.IGNORECASE)
+_END_TOKENS: Final = LazyPattern(r"<\|(?:im_end|eot_id|end|endoftext|eom_id|end_of_text)\|>|</s>|<end_of_turn>|<eos>")
+_CHAT_MARKERS: Final = LazyPattern(
     r"<\|[a-z_ ]{2,30}\|>|<｜[^｜\n]{1,40}｜>|\[/?INST\]|<</?SYS>>|<start_of_turn>|<s>|^\s*(?:Human|Assistant): ?$",
     re.IGNORECASE | re.MULTILINE,
 )
-_TOOL_CALL_TEXT: Final = re.compile(
+_TOOL_CALL_TEXT: Final = LazyPattern(
     r"</?(tool_call|tool_use|tool_response|function_call|function_calls|invoke|tool)\b|<function[=_]|\[TOOL_?CALLS?\]"
     r"|\bto=functions\.\w|\A\s*[\[{]\s*\"(name|tool|function|tool_calls|type)\"\s*:",
     re.IGNORECASE,
 )
-_ROLE_PREFIX: Final = re.compile(
+_ROLE_PREFIX: Final = LazyPattern(
     r"^[\s>#*_-]*(system|user|assistant|human|ai|tool|developer|function|model)[*_]*\s*[:：][*_]*\s?", re.IGNORECASE
 )
-_LABEL: Final = re.compile(r"^[\s>*-]*\[(?![ xX]?\])([^\]\n]{1,80})\](?!\()")
-_INJECTED_ORDER: Final = re.compile(
+_LABEL: Final = LazyPattern(r"^[\s>*-]*\[(?![ xX]?\])([^\]\n]{1,80})\](?!\()")
+_INJECTED_ORDER: Final = LazyPattern(
     r"\b(ignore|disregard|forget|override)\b.{0,40}\b(instructions?|rules?|prompts?|system|above|before)\b"
     r"|\byou are now\b|\bnew (system )?(instructions?|prompt)\b|\bfrom now on,? you\b|\bsystem (prompt|override)\b"
     r"|\bdeveloper mode\b|\byou (must|will) (now|always) obey\b|忽略.{0,10}(指令|指示|规则)|ignorier.{0,30}anweisung"
     r"|ignore[sz]?.{0,30}(instruções|instrucciones|consignes)",
     re.IGNORECASE,
 )
-_PLACEHOLDERS: Final = re.compile(
+_PLACEHOLDERS: Final = LazyPattern(
     r"\[\s*(?:insert|your|placeholder|fill|describe|specify|todo|tbd|add|names?|details?|dates?|list (?:of|the|any)"
     r"|summary(?: of| here)?|summari[sz]e)\b[^\]\n]{0,80}\](?!\()|\{\{[^}\n]{1,80}\}\}"
     r"|<\s*(?:insert|your|placeholder|fill)\b[^>\n]{0,80}>|\blorem ipsum\b",
     re.IGNORECASE,
 )
-_REFUSAL: Final = re.compile(
+_REFUSAL: Final = LazyPattern(
     r"\A\W*(?:(?:i'?m|i am|we'?re) (?:very |so )?(?:sorry|unable|not able)|sorry\b|i (?:can'?t|cannot|can not|won'?t)\b"
     r"|i must decline|as an ai\b|unfortunately,? i\b|i do not (?:feel|have)|i don'?t have"
     r"|es tut mir leid|ich kann (?:das|dabei|leider)|je suis désolé|je ne peux pas|lo siento|no puedo|desculpe"
     r"|抱歉|对不起|很抱歉|申し訳|すみません|죄송|извините|к сожалению)",
     re.IGNORECASE,
 )
-_NOTHING_TO_SUMMARIZE: Final = re.compile(
+_NOTHING_TO_SUMMARIZE: Final = LazyPattern(
     r"\b(?:no|empty|without (?:any|a)) (?:prior |previous |actual )?"
     r"(?:conversation|messages?|transcript|history|record)(?: history)?"
     r"(?: to summari[sz]e|[.!]| (?:was|were|has|have|is|yet|provided|given|here|so far)\b)"
@@ -155,11 +156,11 @@ _NOTHING_TO_SUMMARIZE: Final = re.compile(
     r"|(?:ready|happy|glad) to (?:help|assist|summari[sz]e)|how can i help",
     re.IGNORECASE,
 )
-_EMPTY_ITEM: Final = re.compile(
+_EMPTY_ITEM: Final = LazyPattern(
     r"^(?:[-*\d.)\s]*(?:n/?a|none|nothing|unknown|empty|no\w* (?:yet|so far)|\.{2,}|…)?[.\s]*)$", re.IGNORECASE
 )
-_SPACE: Final = re.compile(r"\s+")
-_INVISIBLE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+_SPACE: Final = LazyPattern(r"\s+")
+_INVISIBLE: Final = LazyPattern(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
 
 def check_answer(answer: str, asked: AnswerCriteria) -> str:

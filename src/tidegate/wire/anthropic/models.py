@@ -5,11 +5,12 @@ thinking-troubleshooting (older models) and mid-conversation-system-messages, re
 model is treated like the newest: what it would not need is only a little less text, what it needs is there.
 """
 
-import re
 from functools import lru_cache
 from typing import Final
 
-_NAME: Final = re.compile(
+from tidegate.core.text.lazy_pattern import LazyPattern
+
+_NAME: Final = LazyPattern(
     r"claude-(?P<old>\d)(?:[.-](?P<old_minor>\d))?(?!\d)"  # claude-3-5-sonnet, claude-2.1
     r"|claude-(?P<family>[a-z]+)-(?P<major>\d{1,2})(?:[.-](?P<minor>\d{1,2}))?(?!\d)"
 )

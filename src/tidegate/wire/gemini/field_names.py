@@ -1,9 +1,10 @@
 """Names of Gemini's fields. The API takes each in two spellings: `functionCall` and `function_call`."""
 
-import re
 from collections.abc import Mapping
 
-_UPPERCASE, _UNDERSCORED = re.compile(r"[A-Z]"), re.compile(r"_([a-z])")
+from tidegate.core.text.lazy_pattern import LazyPattern
+
+_UPPERCASE, _UNDERSCORED = LazyPattern(r"[A-Z]"), LazyPattern(r"_([a-z])")
 
 
 def with_camel_case(value: Mapping[str, object]) -> dict[str, object]:

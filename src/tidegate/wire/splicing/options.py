@@ -1,9 +1,9 @@
 """What a client's request asks for beside its messages, where tidegate reads or changes it: output, thinking, cache."""
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.wire.rendering.blocks import JsonObject
 from tidegate.wire.splicing.spans import remove_member, replace_value
 
@@ -84,7 +84,7 @@ class ThinkingOption:
 
 # --- how long the prefix is to be cached ----------------------------------------------------------------------------
 
-_AMOUNT: Final = re.compile(r"(\d{1,5})([smhd])")
+_AMOUNT: Final = LazyPattern(r"(\d{1,5})([smhd])")
 _SECONDS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
