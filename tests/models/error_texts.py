@@ -10,6 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from tests.scale import spread
+from tidegate.models.errors.classification import classify_response
+
 
 class ErrorText(NamedTuple):
     """`status` is None where the text came without one."""
@@ -48,3 +51,17 @@ def sample_error_texts() -> list[ErrorText]:
             taken[row.kind] += 1
             texts.append(row)
     return texts
+
+
+def list_different_error_texts() -> list[ErrorText]:
+    """A text for each difference that a host can see: the status, the kind, what decided, and which numbers are named.
+
+    tests/models/test_error_texts.py classifies all of them. `TIDEGATE_CASES=10` lists ten of each.
+    """
+    groups: dict[tuple[object, ...], list[ErrorText]] = {}
+    for row in load_error_texts():
+        error = classify_response(row.status, row.text)
+        numbers = (error.window, error.prompt_tokens, error.requested_output, error.requested_total, error.limit)
+        named = [number is None for number in (*numbers, error.retry_after)]
+        groups.setdefault((row.kind, row.status, error.kind, error.matched_row, *named), []).append(row)
+    return [row for rows in groups.values() for row in spread(rows, 1)]
