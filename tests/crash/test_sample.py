@@ -19,8 +19,8 @@ SAMPLE = [
     for more in range(scaled(2, len(KINDS)))
     for is_usual in [more == 0 and place < len(KINDS)]
 ]
-"""Two kinds in each scene, each kind in three or four scenes; all pairs with `TIDEGATE_CASES=4`. In `make test` each kind
-is tried once, each in another scene."""
+"""Two kinds in each scene, each kind in three or four scenes; all pairs with `TIDEGATE_CASES=4`. In `make test` each
+kind is tried once, each in another scene."""
 
 
 @pytest.fixture(scope="module")
