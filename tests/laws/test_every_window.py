@@ -304,7 +304,7 @@ def test_every_number_of_results_to_keep(stage: str, sample: str) -> None:
     judged = JudgedViews()
     for length in lengths(sample):
         results = prefix(length).view.tool_result_count
-        for keep in range(results + 2):
+        for keep in cuts(sample, length, results + 1):
             settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
             before, after = cut(length, stage, settings)
             check_cut(before, after, judged)
