@@ -1,6 +1,6 @@
 """For one rich history: windows and cuts of every size, those first where behaviour changes.
 
-Off-by-ones hide at single values. `TIDEGATE_CASES=50` tries every window, `TIDEGATE_CASES=4` every cut.
+Off-by-ones hide at single values. `TIDEGATE_CASES=50` tries every window, `TIDEGATE_CASES=5` every cut.
 """
 
 from collections.abc import Callable, Sequence
@@ -202,8 +202,8 @@ def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, Vie
 
 
 def lengths(sample: str) -> list[int]:
-    """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=2` takes all."""
-    return spread(range(len(RICH) + 1), 4 if sample == "few" else 30)
+    """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=5` takes all."""
+    return spread(range(len(RICH) + 1), 4 if sample == "few" else 15)
 
 
 def cuts(sample: str, length: int, most: int) -> list[int]:

@@ -29,7 +29,7 @@ def test_a_session_keeps_the_laws_all_its_life(preset: str, sample: str) -> None
         return Life(preset)
 
     machine: Any = seeded(sample, make)  # anything that makes a machine will do
-    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 4, 24), stateful_step_count=16))
+    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 4, 16), stateful_step_count=16))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
