@@ -213,7 +213,7 @@ _MESSAGE = st.builds(
 
 
 @pytest.mark.sdk
-@sampled_law(50, 100, st.lists(st.builds(Seen, _MESSAGE, st.just(0), st.booleans()), max_size=12))
+@sampled_law(50, 50, st.lists(st.builds(Seen, _MESSAGE, st.just(0), st.booleans()), max_size=12))
 def test_any_messages_whatever_are_accepted(items: list[Seen]) -> None:
     """Even those no contract allows: results from the user, calls from a tool, the same message id twice."""
     for dialect in DIALECTS:

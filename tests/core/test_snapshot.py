@@ -59,7 +59,7 @@ def folded(view: LogView, events: list[Event], start: int) -> LogView:
     return view
 
 
-@sampled_law(60, 300, STEPS, st.integers(0, 1_000))
+@sampled_law(60, 150, STEPS, st.integers(0, 1_000))
 @example(MUCH, 5)
 @example(MUCH, 8)
 @example(MUCH, 10)

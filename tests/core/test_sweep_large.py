@@ -47,6 +47,6 @@ def test_ledger_and_notes_do_not_grow_with_the_window(window: int) -> None:
 
 @pytest.mark.exhaustive
 def test_the_tail_does_not_grow_with_the_window() -> None:
-    tails = (0.08, 0.12)  # both more than the limit
-    small, large = (sweep_full_session(LARGER, 0.3, tail).view.items for tail in tails)
+    tails = (0.16, 0.24)  # both more than the limit
+    small, large = (sweep_full_session(LARGE, 0.3, tail).view.items for tail in tails)
     assert [item.message for item in small] == [item.message for item in large]

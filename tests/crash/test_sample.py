@@ -10,15 +10,17 @@ from tests.crash.cuts import REFUSALS, SHIM_KINDS, Cut
 from tests.crash.harness import Zygote, every_cut, workplace
 from tests.crash.powercut import Call, Disk
 from tests.crash.scenes import SCENES
+from tests.scale import scaled
 
 KINDS = ("step", "time", *SHIM_KINDS, "refused", "power")
 SAMPLE = [
     pytest.param(scene, KINDS[(place + 2 * more) % len(KINDS)], marks=[] if is_usual else [pytest.mark.exhaustive])
     for place, scene in enumerate(SCENES)
-    for more in range(4)
+    for more in range(scaled(2, len(KINDS)))
     for is_usual in [more == 0 and place < len(KINDS)]
 ]
-"""Four kinds in each scene, each kind in many scenes. Usually each kind is tried once, each in another scene."""
+"""Two kinds in each scene, each kind in three or four scenes; all pairs with `TIDEGATE_CASES=4`. In `make test` each
+kind is tried once, each in another scene."""
 
 
 @pytest.fixture(scope="module")

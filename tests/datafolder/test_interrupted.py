@@ -58,8 +58,8 @@ def test_a_change_that_was_killed_is_completed_by_the_next_opening(tmp_path: Pat
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("act", OUTCOMES)
 def test_a_change_is_completed_wherever_it_was_killed(tmp_path: Path, act: str) -> None:
-    """At 24 operations of it, and at more with TIDEGATE_CASES."""
-    rows = kill_acts(tmp_path, 24, act)[act]
-    assert len(rows) > (0 if act == "export" else 15)
-    assert sum(bool(row["killed"]) for row in rows) > (-1 if act == "export" else 10)
+    """At 12 operations of it, and at more with TIDEGATE_CASES."""
+    rows = kill_acts(tmp_path, 12, act)[act]
+    assert act == "export" or len(rows) >= 12
+    assert act == "export" or sum(bool(row["killed"]) for row in rows) > 5
     check_rows(act, rows)

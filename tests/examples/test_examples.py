@@ -119,9 +119,13 @@ def test_mcp_recall(tmp_path: Path) -> None:
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("own", [False, True][: scaled(1)])
+@pytest.mark.parametrize("own", [True, False][: scaled(1)])
 def test_tuned_policy(tmp_path: Path, own: bool) -> None:
-    """Sessions of the user are short here, so whether it finds something better is a matter of chance."""
+    """Sessions of the user are short here, so whether it finds something better is a matter of chance.
+
+    With its own long sessions, which take a minute of CPU, it does: `TIDEGATE_CASES=2`. tests/lab/tuning tests that
+    `tune` finds a better value and writes the policy.
+    """
     sessions = tmp_path / "sessions"
     if own:
         record(sessions, 4, 2)

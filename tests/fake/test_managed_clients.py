@@ -42,8 +42,8 @@ WIRES = ["openai_chat", "openai_responses", "anthropic"]
 ONE = {"role": "assistant", "content": "One."}
 GUIDE = Path(__file__).parents[2] / "docs" / "integrations.md"
 EXAMPLE = "sdk_client_loop.py"
-STEPS, PARALLEL = scaled(8, 25), 8
-"""64 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
+STEPS, PARALLEL = scaled(6, 25), 8
+"""48 results. Each call of an SDK takes time in proportion to the list, so eight come at once."""
 PAGE = "The tide table of the harbor lists high water and low water for each day. " * 60
 
 

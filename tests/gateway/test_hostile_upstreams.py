@@ -93,7 +93,7 @@ def test_an_event_without_end_is_passed_on_while_it_arrives(unit: bytes, tmp_pat
         ):
             client = ScriptedClient("anthropic", running.url, http)
             client.say("start")
-            got = b""
+            got = bytearray()
             async with asyncio.timeout(300):
                 body = json.dumps(client.body() | {"stream": True}).encode()
                 async with http.stream(

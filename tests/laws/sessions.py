@@ -262,10 +262,12 @@ def check_extends(before: list[dict[str, Any]], after: list[dict[str, Any]]) -> 
 def check_new_edits(session: Session, start: int) -> None:
     """Judge every edit made since the log had `start` events."""
     events = list(session.log.read())
+    after: View | None = None
     for event in events[start:]:
         if isinstance(event.payload, ViewEdited):
-            before = fold_log(lambda: events[: event.seq - 1], session.view.meter)  # noqa: B023 - read at once
-            after = fold_log(lambda: events[: event.seq], session.view.meter)  # noqa: B023
+            if after is None or after.head != event.seq - 1:
+                after = fold_log(lambda: events[: event.seq - 1], session.view.meter)  # noqa: B023 - read at once
+            before, after = after, fold_log(lambda: events[: event.seq], session.view.meter)  # noqa: B023
             check_edit(before, after, event.payload, session.budget)
 
 

@@ -26,7 +26,7 @@ def refused(view: View, *edits: Edit) -> None:
     assert caught.value.remedy
 
 
-@sampled_law(30, 100, STEPS, st.data())
+@sampled_law(30, 50, STEPS, st.data())
 def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> None:
     tape = played(steps)
     view = tape.view
@@ -54,7 +54,7 @@ def test_unlawful_edits_are_refused(steps: list[Step], data: st.DataObject) -> N
         check_edits(view, (Replace(view.newest_request, (Text("clipped"),)),), may_touch_newest=True)
 
 
-@sampled_law(15, 115, ANY, st.data())
+@sampled_law(15, 60, ANY, st.data())
 def test_an_answer_goes_behind_its_call_and_nowhere_else(messages: list[Message], data: st.DataObject) -> None:
     tape = Tape()
     for message in messages:
@@ -81,7 +81,7 @@ def can_answer(view: View, ident: str, call_id: str) -> bool:
 # --- turns ------------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(25, 80, STEPS)
+@sampled_law(25, 40, STEPS)
 def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     view = played(steps).view
     groups, turns = split_groups(view), split_turns(view)
@@ -94,7 +94,7 @@ def test_groups_and_turns_cover_the_view_in_order(steps: list[Step]) -> None:
     assert len(turns) == view.visible_turns
 
 
-@sampled_law(30, 100, ANY, st.integers(0, 20), st.integers(0, 20), st.sampled_from((-1, 0, 1)))
+@sampled_law(30, 50, ANY, st.integers(0, 20), st.integers(0, 20), st.sampled_from((-1, 0, 1)))
 def test_newest_within_is_the_longest_tail_that_fits(messages: list[Message], most: int, last: int, step: int) -> None:
     """By messages the group that crosses the count is kept, by tokens it is not; one group is always kept."""
     tape = Tape()

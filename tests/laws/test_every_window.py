@@ -1,11 +1,11 @@
 """For one rich history: windows and cuts of every size, those first where behaviour changes.
 
-Off-by-ones hide at single values. `TIDEGATE_CASES=20` tries every window and every cut.
+Off-by-ones hide at single values. `TIDEGATE_CASES=50` tries every window, `TIDEGATE_CASES=5` every cut.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import product
+from itertools import accumulate, product
 
 import msgspec
 import pytest
@@ -23,7 +23,7 @@ from tests.laws.sessions import (
     words,
 )
 from tests.laws.tape import Tape, check_view, shown
-from tests.scale import mark_all_but, spread
+from tests.scale import FACTOR, mark_all_but, spread
 from tidegate import Request, Session, presets
 from tidegate.core.budget import MIN_ROOM, Budget, make_budget
 from tidegate.core.edit_check import check_edits
@@ -150,8 +150,8 @@ def test_windows_where_behaviour_changes(preset: str) -> None:
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("preset", presets.preset_names())
 def test_every_window(preset: str) -> None:
-    """Windows of every size; all of them with `TIDEGATE_CASES=20`."""
-    check_windows(preset, spread(WINDOWS, 160))
+    """Windows of every size; all of them with `TIDEGATE_CASES=50`."""
+    check_windows(preset, spread(WINDOWS, 60))
 
 
 def check_windows(preset: str, windows: Sequence[int]) -> None:
@@ -202,8 +202,19 @@ def cut(length: int, stage: str, settings: dict[str, object]) -> tuple[View, Vie
 
 
 def lengths(sample: str) -> list[int]:
-    """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=2` takes all."""
-    return spread(range(len(RICH) + 1), 4 if sample == "few" else 30)
+    """Of how many messages the prefixes are that are cut. `TIDEGATE_CASES=5` takes all."""
+    return spread(range(len(RICH) + 1), 4 if sample == "few" else 15)
+
+
+def cuts(sample: str, length: int, most: int) -> list[int]:
+    """Which cuts of a prefix are tried, from 0 to `most`.
+
+    All, if the sample has few prefixes. If it has many: those at both ends, and every fourth between, which are others
+    from prefix to prefix. `TIDEGATE_CASES=4` takes all of them.
+    """
+    step = 1 if sample == "few" else max(1, 4 // FACTOR)
+    ends = (0, 1, most - 2, most - 1, most)
+    return [number for number in range(most + 1) if number in ends or (number + length) % step == 0]
 
 
 def check_cut(before: View, after: View, judged: JudgedViews) -> None:
@@ -238,10 +249,10 @@ BY_MESSAGES: tuple[Callable[[int], tuple[str, dict[str, object]]], ...] = (
 @SAMPLES
 @pytest.mark.parametrize("make", BY_MESSAGES, ids=["keep_recent", "summarize"])
 def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object]]], sample: str) -> None:
-    """For every prefix and every number of messages to keep: a whole suffix stays, of at least so many messages."""
+    """For prefixes of all lengths and all numbers of messages to keep: a whole suffix stays, of at least so many."""
     judged = JudgedViews()
     for length in lengths(sample):
-        for keep in range(length + 2):
+        for keep in cuts(sample, length, length + 1):
             before, after = cut(length, *make(keep))
             check_cut(before, after, judged)
             assert is_suffix(before, after)
@@ -251,15 +262,13 @@ def test_every_cut_by_messages(make: Callable[[int], tuple[str, dict[str, object
 
 @SAMPLES
 def test_every_cut_by_tokens(sample: str) -> None:
-    """For every prefix and every place where one group more fits, at it and right below."""
+    """For prefixes of all lengths and places where one group more fits, at it and right below."""
     judged = JudgedViews()
     for length in lengths(sample):
         view = prefix(length).view
-        sums, total = {0, 1}, 0
-        for item in reversed(view.items):
-            total += item.tokens
-            sums |= {total - 1, total}
-        for tokens in sums:
+        totals = list(accumulate(item.tokens for item in reversed(view.items)))
+        chosen = [totals[at] for at in cuts(sample, length, len(totals) - 1)]
+        for tokens in {0, 1, *chosen, *(total - 1 for total in chosen)}:
             before, after = cut(length, "keep_recent", {"tokens": tokens})
             check_cut(before, after, judged)
             assert is_suffix(before, after)
@@ -270,7 +279,7 @@ def test_every_cut_by_turns(sample: str) -> None:
     judged = JudgedViews()
     for length in lengths(sample):
         turns = prefix(length).view.visible_turns
-        for keep in range(turns + 2):
+        for keep in cuts(sample, length, turns + 1):
             before, after = cut(length, "drop_turns", {"keep": keep})
             check_cut(before, after, judged)
             assert after.visible_turns == min(turns, max(1, keep))
@@ -295,7 +304,7 @@ def test_every_number_of_results_to_keep(stage: str, sample: str) -> None:
     judged = JudgedViews()
     for length in lengths(sample):
         results = prefix(length).view.tool_result_count
-        for keep in range(results + 2):
+        for keep in cuts(sample, length, results + 1):
             settings: dict[str, object] = {"keep": keep} if stage == "clear_results" else {"cutoff": keep}
             before, after = cut(length, stage, settings)
             check_cut(before, after, judged)

@@ -118,7 +118,7 @@ def played(turns: list[Turn], window: int, wire: str, summarize: object, share: 
     return session
 
 
-@sampled_law(10, 25, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARIZERS, SHARES)
+@sampled_law(10, 12, TURNS, st.sampled_from((190, 400, 700, 1_200, 2_000)), st.sampled_from(WIRES), SUMMARIZERS, SHARES)
 def test_the_laws_hold_with_a_ledger(
     turns: list[Turn], window: int, wire: str, summarize: object, share: float
 ) -> None:
@@ -129,7 +129,7 @@ def test_the_laws_hold_with_a_ledger(
         check_ledger(session)
 
 
-@sampled_law(8, 30, TURNS, st.sampled_from((3_000, 5_000)), SUMMARIZERS)
+@sampled_law(8, 15, TURNS, st.sampled_from((3_000, 5_000)), SUMMARIZERS)
 def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarize: object) -> None:
     """Few short rules always have room in such a window, whatever the summarizer writes."""
     session = played(turns, window, "openai_chat", summarize)
@@ -140,7 +140,7 @@ def test_every_rule_stays_in_sight(turns: list[Turn], window: int, summarize: ob
     assert [turn.rule for turn in turns if turn.rule not in seen] == []
 
 
-@sampled_law(2, 9, TURNS, st.sampled_from((700, 2_000)), SUMMARIZERS)
+@sampled_law(2, 4, TURNS, st.sampled_from((700, 2_000)), SUMMARIZERS)
 def test_undo_leaves_no_trace_of_it(turns: list[Turn], window: int, summarize: object) -> None:
     session = played(turns, window, "openai_chat", summarize)
     while session.history.undo() is not None:
@@ -154,7 +154,7 @@ def without() -> frozenset[str]:
     return frozenset(name for name in presets.preset_names() if not ledger_share_of(presets.load(name)))
 
 
-@sampled_law(8, 20, TURNS, st.sampled_from((400, 2_000)), st.sampled_from(sorted(without())))
+@sampled_law(8, 10, TURNS, st.sampled_from((400, 2_000)), st.sampled_from(sorted(without())))
 def test_a_policy_without_one_keeps_only_typed_rules(turns: list[Turn], window: int, preset: str) -> None:
     session = a_session(preset, window=window, wire="openai_chat")
     for number, turn in enumerate(turns):

@@ -40,7 +40,7 @@ def shown_words(view: View) -> list[str]:
     return found
 
 
-@sampled_law(30, 100, conversations(huge=5_000))
+@sampled_law(30, 50, conversations(huge=5_000))
 def test_every_text_of_the_view_is_in_the_request(messages: list[Message]) -> None:
     view = view_of(messages)
     for wire in WIRES:
@@ -49,7 +49,7 @@ def test_every_text_of_the_view_is_in_the_request(messages: list[Message]) -> No
             assert text in found, f"{text[:40]!r} is lost for {wire}"
 
 
-@sampled_law(60, 200, conversations(huge=5_000), st.booleans())
+@sampled_law(60, 100, conversations(huge=5_000), st.booleans())
 def test_every_view_renders_validly(messages: list[Message], mend: bool) -> None:
     """Even one that was never mended: rendering alone may not produce what a provider refuses."""
     check_renderings(view_of(messages, mend=mend))
@@ -105,7 +105,7 @@ def rendered_pairs(wire: str, messages: list[dict]) -> list[str]:
     return [answers[call] for call in calls]
 
 
-@sampled_law(25, 80, conversations(huge=0, size=20))
+@sampled_law(25, 40, conversations(huge=0, size=20))
 def test_every_call_keeps_its_own_answer(messages: list[Message]) -> None:
     view = view_of(messages)
     expected = expected_pairs(view)
@@ -119,7 +119,7 @@ def test_every_call_keeps_its_own_answer(messages: list[Message]) -> None:
 # --- opaque data ------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(25, 80, conversations(broken=False, huge=0), st.booleans())
+@sampled_law(25, 40, conversations(broken=False, huge=0), st.booleans())
 def test_signed_blocks_go_out_as_they_came_or_not_at_all(messages: list[Message], moved: bool) -> None:
     view = view_of(messages)
     if moved:
@@ -161,7 +161,7 @@ CHAT_WIRES = ("openai_chat", "mistral", "deepseek")
 COUNTINGS = ("chars/4", "exact", "estimate")
 
 
-@sampled_law(25, 100, conversations(huge=20_000))
+@sampled_law(25, 50, conversations(huge=20_000))
 def test_a_request_is_never_larger_than_was_counted(messages: list[Message]) -> None:
     """Labels, fillers, mended arguments and made-up names are all paid for."""
     for wire, counting in product(CHAT_WIRES, COUNTINGS):

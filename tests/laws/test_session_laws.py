@@ -29,11 +29,11 @@ def test_a_session_keeps_the_laws_all_its_life(preset: str, sample: str) -> None
         return Life(preset)
 
     machine: Any = seeded(sample, make)  # anything that makes a machine will do
-    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 4, 68), stateful_step_count=16))
+    run_state_machine_as_test(machine, settings=settings(sample_settings(sample, 4, 16), stateful_step_count=16))
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@sampled_law(10, 30, whole_conversations(huge=0, size=8), st.sampled_from(WIRES))
+@sampled_law(10, 15, whole_conversations(huge=0, size=8), st.sampled_from(WIRES))
 def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message], wire: str) -> None:
     """A few small turns in a large window: nothing is edited, at no moment."""
     assume(sum(message.role == "tool" for message in messages) <= 5)
@@ -48,7 +48,7 @@ def test_a_view_under_the_goal_is_left_alone(preset: str, messages: list[Message
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@sampled_law(5, 30, st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
+@sampled_law(5, 15, st.lists(a_turn(3_000), min_size=1, max_size=8), st.sampled_from((600, 3_000, 20_000)))
 def test_compacting_again_and_again_comes_to_an_end(preset: str, turns: list[list[Move]], window: int) -> None:
     """Each time the view is smaller or as it was; once it stays, it stays. One time is enough for a summary."""
     session = a_session(preset, window=window, wire="openai_chat")
@@ -106,7 +106,7 @@ def all_texts(message: Message) -> list[str]:
 
 
 @pytest.mark.parametrize("preset", PRESETS)
-@sampled_law(4, 20, st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
+@sampled_law(4, 10, st.lists(a_turn(3_000), min_size=1, max_size=5), st.sampled_from((400, 2_000)))
 def test_async_code_gets_the_same_requests(preset: str, turns: list[list[Move]], window: int) -> None:
     one, other = (a_session(preset, window=window, wire="openai_chat") for _ in range(2))
 

@@ -37,7 +37,7 @@ USED_THEN_UNDONE: list[Step] = [CALLS, LATE, Happening("drop", 0), CALLS, Happen
 # --- the fold ---------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(40, 200, STEPS)
+@sampled_law(40, 100, STEPS)
 def test_the_live_view_is_the_projection_of_the_log_at_every_step(steps: list[Step]) -> None:
     def watch(tape: Tape) -> None:
         assert snapshot(tape.view) == snapshot(fold_log(tape.read, tape.view.meter))
@@ -46,14 +46,14 @@ def test_the_live_view_is_the_projection_of_the_log_at_every_step(steps: list[St
     played(steps, watch)
 
 
-@sampled_law(60, 300, STEPS)
+@sampled_law(60, 150, STEPS)
 @example(DROPPED_THEN_LATE)
 @example(USED_THEN_UNDONE)
 def test_every_view_keeps_its_invariants(steps: list[Step]) -> None:
     played(steps, lambda tape: check_view(tape.view))
 
 
-@sampled_law(20, 60, STEPS)
+@sampled_law(20, 30, STEPS)
 def test_a_log_written_down_and_read_again_gives_the_same_view(steps: list[Step]) -> None:
     tape = played(steps)
     again: list[Event] = [decode_event(encode_event(event)) for event in tape.events]
@@ -61,7 +61,7 @@ def test_a_log_written_down_and_read_again_gives_the_same_view(steps: list[Step]
     assert snapshot(fold_log(lambda: again, tape.view.meter)) == snapshot(tape.view)
 
 
-@sampled_law(40, 150, ANY)
+@sampled_law(40, 75, ANY)
 def test_said_messages_stand_once_and_in_order(messages: list[Message]) -> None:
     """Nothing said is lost or doubled by grouping, and nothing but results moves."""
     tape = Tape()
@@ -77,7 +77,7 @@ def test_said_messages_stand_once_and_in_order(messages: list[Message]) -> None:
     assert all(i.message == kept[i.message.id] for i in tape.view.items if i.message.id in kept)
 
 
-@sampled_law(20, 60, WHOLE)
+@sampled_law(20, 30, WHOLE)
 def test_a_whole_conversation_is_shown_as_it_was_said(messages: list[Message]) -> None:
     tape = Tape()
     for message in messages:
@@ -89,7 +89,7 @@ def test_a_whole_conversation_is_shown_as_it_was_said(messages: list[Message]) -
     assert tape.view.prefix_seq == 0, "nothing moved, so nothing must be rendered again"
 
 
-@sampled_law(30, 100, ANY)
+@sampled_law(30, 50, ANY)
 def test_hidden_messages_are_not_shown(messages: list[Message]) -> None:
     tape = Tape()
     for message in messages:
@@ -102,7 +102,7 @@ def test_hidden_messages_are_not_shown(messages: list[Message]) -> None:
             assert result.parts == (Text("[archived]"),)
 
 
-@sampled_law(30, 100, STEPS)
+@sampled_law(30, 50, STEPS)
 def test_an_epoch_only_grows_at_the_end(steps: list[Step]) -> None:
     """What the renderer may keep: as long as the epoch is the same, the old items are a prefix of the new."""
     last: list[tuple[int, list[Message], list[bool]]] = []
@@ -122,7 +122,7 @@ def test_an_epoch_only_grows_at_the_end(steps: list[Step]) -> None:
 # --- signed data ------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(40, 200, STEPS)
+@sampled_law(40, 100, STEPS)
 @example(SIGNED_THEN_UNDONE)
 def test_only_what_stands_behind_the_same_prefix_stays_signed(steps: list[Step]) -> None:
     """Opaque data is bound to all that stood before it when it was said, the fixed part included."""
@@ -144,7 +144,7 @@ def test_only_what_stands_behind_the_same_prefix_stays_signed(steps: list[Step])
 # --- repair -----------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(40, 150, STEPS)
+@sampled_law(40, 75, STEPS)
 def test_repair_mends_everything_once(steps: list[Step]) -> None:
     tape = played(steps)
     before = {i.message.id: i.message for i in tape.view.items}
@@ -160,7 +160,7 @@ def test_repair_mends_everything_once(steps: list[Step]) -> None:
     assert before.items() <= after.items(), "a repair changed or dropped what was sound"
 
 
-@sampled_law(25, 80, WHOLE)
+@sampled_law(25, 40, WHOLE)
 def test_a_whole_history_is_left_alone_by_repair(messages: list[Message]) -> None:
     tape = Tape()
     for message in messages:
@@ -184,7 +184,7 @@ def test_a_late_result_takes_the_place_of_the_repair() -> None:
 # --- undo -------------------------------------------------------------------------------------------------------------
 
 
-@sampled_law(40, 150, STEPS, st.integers(0, 50), conversations(broken=False, huge=0, size=4))
+@sampled_law(40, 75, STEPS, st.integers(0, 50), conversations(broken=False, huge=0, size=4))
 def test_undo_is_as_if_the_edit_had_never_been(steps: list[Step], which: int, later: list[Message]) -> None:
     """What was said after the edit stays; redo brings the edit back."""
     tape = played(steps)
@@ -224,7 +224,7 @@ def comparable(view: View) -> dict[str, object]:
     return found
 
 
-@sampled_law(40, 200, STEPS)
+@sampled_law(40, 100, STEPS)
 @example(USED_THEN_LATE)
 @example(USED_THEN_UNDONE)
 def test_a_report_from_before_a_change_of_the_view_is_not_believed(steps: list[Step]) -> None:

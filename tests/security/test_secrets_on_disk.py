@@ -20,7 +20,7 @@ from tests.cli.calling import called
 from tests.cli.desk import CONFIG, ForkedDesk
 from tests.fake.server import KEY, Fake, Step
 from tests.fake.words import refusal
-from tests.scale import spread
+from tests.scale import FACTOR, mark_all_but, spread
 from tests.security.planted import CONFIGURED, PLAIN_CONFIGURED, PLANTED, in_log, leaks, seen_in
 from tests.tui.stage import on_stage, played
 from tidegate import BadInput, DataFolder, Session
@@ -85,15 +85,11 @@ class Worked(NamedTuple):
     request: bytes
 
 
-USUAL_PRESETS = ("default",)
+WRITING_PRESETS = ("default", "ai", "cowagent", "jutul")
+"""Together they have every stage that writes what was said elsewhere. The others only leave messages out."""
 
 
-@pytest.fixture(
-    scope="module",
-    params=[
-        name if name in USUAL_PRESETS else pytest.param(name, marks=pytest.mark.exhaustive) for name in preset_names()
-    ],
-)
+@pytest.fixture(scope="module", params=mark_all_but(preset_names() if FACTOR > 1 else WRITING_PRESETS, "default"))
 def worked(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Worked]:
     data = DataFolder(tmp_path_factory.mktemp("data"), secrets=SECRETS)
     with opened(data, policy=request.param) as session:

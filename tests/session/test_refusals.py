@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.models.error_texts import ErrorText, load_error_texts, sample_error_texts
-from tests.scale import spread
+from tests.models.error_texts import ErrorText, list_different_error_texts, sample_error_texts
 from tidegate import Session
 from tidegate.core.messages import Message, Text
 from tidegate.models.errors.classification import ProviderError, classify_response
@@ -229,6 +228,5 @@ def test_error_texts_about_length_lead_to_a_smaller_request_and_others_to_one_ca
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize("part", spread(range(4), 2))
-def test_all_error_texts(part: int) -> None:
-    check_texts(load_error_texts()[part::4])
+def test_all_kinds_of_error_texts() -> None:
+    check_texts(list_different_error_texts())

@@ -118,7 +118,7 @@ def test_lines_stay_where_they_are_when_a_page_comes_before_them() -> None:
     assert len(after) == len(before)
 
 
-@sampled_law(15, 85, st.integers(1, 400), st.integers(1, 30), st.lists(st.sampled_from("bfset"), max_size=30))
+@sampled_law(15, 40, st.integers(1, 400), st.integers(1, 30), st.lists(st.sampled_from("bfset"), max_size=30))
 def test_whatever_is_done_the_rows_are_a_piece_of_the_log(turns: int, least: int, acts: list[str]) -> None:
     log = talk(turns)
     every = [(row.seq, row.block.key) for row in build_rows(log.read())]

@@ -139,7 +139,7 @@ _JSON = st.recursive(
 )
 
 
-@sampled_law(80, 200, _JSON, st.sampled_from(sorted(DIALECTS)))
+@sampled_law(80, 100, _JSON, st.sampled_from(sorted(DIALECTS)))
 def test_any_json_is_read_or_refused(obj: object, dialect: str) -> None:
     for read in (DIALECTS[dialect].parse_message, parse_any_message):
         try:

@@ -35,7 +35,7 @@ def encode(listed: list[Any], model: str = "m", indent: int | None = None, is_fi
     return json.dumps(body, indent=indent).encode()
 
 
-@sampled_law(50, 150, st.lists(bodies, min_size=2, max_size=5), st.integers(0, 6))
+@sampled_law(50, 75, st.lists(bodies, min_size=2, max_size=5), st.integers(0, 6))
 def test_any_sequence_of_requests_is_decoded_as_alone(sequence: list[Any], kept: int) -> None:
     last = None
     before: list[Any] = []

@@ -104,7 +104,7 @@ def draw_request(data: st.DataObject, dialect: Dialect) -> Body:
 
 
 @by_dialect
-@sampled_law(20, 40, st.data(), st.sampled_from(PROFILES))
+@sampled_law(20, 20, st.data(), st.sampled_from(PROFILES))
 def test_forks_at_every_point_agree_with_the_whole(
     dialect: Dialect, data: st.DataObject, profile: ValidationProfile
 ) -> None:
@@ -131,7 +131,7 @@ def test_forks_at_every_point_agree_with_the_whole(
 
 
 @by_dialect
-@sampled_law(15, 25, st.data())
+@sampled_law(15, 12, st.data())
 def test_a_chain_of_forks_agrees_with_the_whole(dialect: Dialect, data: st.DataObject) -> None:
     body = draw_request(data, dialect)
     state = dialect.start(body, STRICT_PROFILE)
@@ -143,7 +143,7 @@ def test_a_chain_of_forks_agrees_with_the_whole(dialect: Dialect, data: st.DataO
 
 
 @by_dialect
-@sampled_law(20, 40, JUNK, st.sampled_from(PROFILES))
+@sampled_law(20, 20, JUNK, st.sampled_from(PROFILES))
 def test_no_shape_raises(dialect: Dialect, body: object, profile: ValidationProfile) -> None:
     for asked in (body, {dialect.key: body}, {dialect.key: [body]}):
         assert known_rules(dialect.check(asked, profile))
@@ -154,7 +154,7 @@ def known_rules(faults: list[RequestFault]) -> bool:
 
 
 @by_dialect
-@sampled_law(50, 150, st.data(), JUNK, st.sampled_from(PROFILES))
+@sampled_law(50, 75, st.data(), JUNK, st.sampled_from(PROFILES))
 def test_no_misplaced_value_raises(
     dialect: Dialect, data: st.DataObject, junk: object, profile: ValidationProfile
 ) -> None:

@@ -59,14 +59,36 @@ def _check_branch_points(points: list[BranchPoint]) -> list[BranchPoint]:
     return points
 
 
+def _find_undone_edits(events: Iterable[Event], other_branches: list[EventSpan]) -> tuple[frozenset[int], int]:
+    """Return which edits are undone at the end of the log, and the seq of the last undo or redo.
+
+    It stops before an undo that names no edit: the fold says so when it comes to it.
+    """
+    undone: set[int] = set()
+    last = 0
+    spans = iter(other_branches)
+    span = next(spans, None)
+    for event in events:
+        while span is not None and span.last < event.seq:
+            span = next(spans, None)
+        if span is None or event.seq < span.first:
+            toggle = read_note(event.payload, EditUndone) or read_note(event.payload, EditRedone)
+            if toggle is not None and not toggle.edit:
+                break
+            if toggle is not None:
+                last = event.seq
+                (undone.add if isinstance(toggle, EditUndone) else undone.discard)(toggle.edit)
+    return frozenset(undone), last
+
+
 def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) -> LogView:
-    """Fold a whole log. When an undo is read, the fold starts over without the edit that it undoes.
+    """Fold a whole log. When an undo is read, the fold starts over without all edits that are undone in the end.
 
     Forgotten content is gone from the log itself. The note about it only means that nothing before it is signed.
     With the first branch that is read, the fold starts over and passes over the events of the other branches.
     """
     skip: frozenset[int] = frozenset()
-    last_toggle = 0
+    seen = 0
     other_branches: list[EventSpan] | None = None
     while True:
         view = LogView(meter, skip)
@@ -82,16 +104,16 @@ def fold_log(read: Callable[[], Iterable[Event]], meter: Meter | None = None) ->
                 if isinstance(what, BranchStarted):
                     if other_branches is None:
                         other_branches = hidden_spans(_check_branch_points(find_branch_points(read())))
+                        skip, seen = _find_undone_edits(read(), other_branches)
                         raise RefoldNeeded
                     view.start_branch(event)
                 elif is_note(what, *REFOLD_NOTES):
                     view.pass_over(event)
-                    undone, redone = read_note(what, EditUndone), read_note(what, EditRedone)
-                    if event.seq > last_toggle and (toggle := undone or redone) is not None:
-                        last_toggle, seq = event.seq, toggle.edit
-                        if not seq:
-                            raise fold_error(last_toggle, "it names no edit")
-                        skip = skip | {seq} if undone is not None else skip - {seq}
+                    toggle = read_note(what, EditUndone) or read_note(what, EditRedone)
+                    if toggle is not None and event.seq > seen:
+                        if not toggle.edit:
+                            raise fold_error(event.seq, "it names no edit")
+                        skip, seen = _find_undone_edits(read(), other_branches or [])
                         raise RefoldNeeded
                 else:
                     view.fold(event)

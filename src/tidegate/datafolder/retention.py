@@ -66,7 +66,9 @@ def _read_last_check(contents: FolderContents) -> float:
         return -math.inf
 
 
-def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ignore_step) -> list[RemovedSession]:
+def remove_expired_sessions(
+    contents: FolderContents, *, most: int = _MAX_REMOVED_AT_ONCE, step: StepCallback = ignore_step
+) -> list[RemovedSession]:
     """Remove the sessions whose days are over and finish interrupted removals. A session in use is kept.
 
     If the clock jumped since the last check, nothing expires this time: a wrong clock must not remove sessions.
@@ -84,10 +86,10 @@ def remove_expired_sessions(contents: FolderContents, *, step: StepCallback = ig
         if mark.days == BEING_REMOVED or (not clock_jumped and _is_expired(contents, mark, infos.get(mark.session)))
     ]
     expired.sort(key=lambda mark: infos[mark.session].used if mark.session in infos else 0.0)
-    is_unfinished = len(expired) > _MAX_REMOVED_AT_ONCE
+    is_unfinished = len(expired) > most
     try:
         with clean_up_once(contents.store) if expired else nullcontext():
-            for mark in expired[:_MAX_REMOVED_AT_ONCE]:
+            for mark in expired[:most]:
                 try:
                     session = _remove_expired(contents, mark, infos.get(mark.session), step)
                     sessions += [session] if session else []

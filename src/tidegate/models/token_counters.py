@@ -193,7 +193,7 @@ def create_counter(model: str, count: str = "auto") -> TokenCounter:
 
 def _exact_counter(vocabulary: str) -> ExactCounter:
     with _LOADING:  # else threads that begin at the same time would all load the vocabulary, 40 MB each
-        return _load_exact_counter(vocabulary)
+        return load_exact_counter(vocabulary)
 
 
-_load_exact_counter = lru_cache(maxsize=32)(ExactCounter)
+load_exact_counter = lru_cache(maxsize=32)(ExactCounter)
