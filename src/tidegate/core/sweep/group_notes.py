@@ -49,7 +49,7 @@ ANSWERED: Final = " answered: "
 _ASKED: Final = " asked: "
 _SHORT_REPLY, _SHORTEST_REPLY = 60, 12
 """Characters of a reply that does not say itself what it is about: after a question, and after a proposal."""
-_QUESTION_CHARS: Final = 360
+_QUESTION_CHARS: Final = 300
 _ANSWER: Final = "answer"
 _WITH_ANSWER: Final = ", answered"
 _SUCH_AS: Final = ", such as "

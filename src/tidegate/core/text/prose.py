@@ -13,7 +13,7 @@ from tidegate.core.text.lazy_pattern import LazyPattern
 GAP: Final = "…"
 _FENCE: Final = LazyPattern(r"\s*(?:```|~~~)")
 _HEADING: Final = LazyPattern(r"\s{0,3}(?:#{1,6} |\*\*[^*\n]{1,80}\*\*:?\s*$)")
-_ITEM: Final = LazyPattern(r"\s*(?:[-*+•]|\d{1,3}[.)])\s")
+_ITEM: Final = LazyPattern(r"\s*(?:[-*+•]|(?:\*\*)?(?:\d{1,3}[.)]|[A-Ha-h]\)))\s")
 _TABLE: Final = LazyPattern(r"\s*\|")
 _CONCLUDES: Final = LazyPattern(
     r"\b(?:root cause|conclusion|conclude|verdict|decision|decided|plan|phase|recommend|instead|because|remaining"
@@ -57,7 +57,8 @@ def shorten_prose(text: str, chars: int) -> str:
             places_to_keep.update(new)
             left -= cost
         elif number == bodies[0] and chars > 80:
-            blocks[number] = _Block(_clip_sentence(blocks[number].text, chars), _FIRST)
+            end = sum(len(blocks[each].text) + 3 for each, rank in ranks.items() if rank == _LAST)
+            blocks[number] = _Block(_clip_sentence(blocks[number].text, max(left - end, chars // 2)), _FIRST)
             places_to_keep.add(number)
             left -= len(blocks[number].text)
     lines: list[str] = []
