@@ -249,3 +249,12 @@ def test_an_image_is_attached_by_its_path_only_if_the_path_was_typed(tmp_path: P
     assert len(compose_message(MessageDraft(mention), work).message.parts) == 2
     assert len(compose_message(MessageDraft.from_pasted(mention), work).message.parts) == 1
     assert len(compose_message(MessageDraft(f'@"{elsewhere}/notes.txt"'), work).message.parts) == 1
+
+
+@pytest.mark.parametrize("data", [b"", b"not a picture", b"\x89PNG\r\n\x1a\n" + bytes(4)])
+def test_a_broken_image_is_not_attached(data: bytes, tmp_path: Path) -> None:
+    """A provider would refuse it, and every later request of the session with it."""
+    (tmp_path / "shot.png").write_bytes(data)
+    composed = compose_message(MessageDraft("look at @shot.png"), tmp_path)
+    assert not any(isinstance(part, Image) for part in composed.message.parts)
+    assert composed.problems == ["shot.png was not attached: it is not a PNG, JPEG, GIF or WebP."]

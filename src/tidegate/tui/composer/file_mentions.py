@@ -5,7 +5,6 @@ counts as not typed. An image is sent as an image. A mentioned file is in the wo
 and only if its mention was typed.
 """
 
-import base64
 import heapq
 import os
 import re
@@ -16,7 +15,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote
 
+from tidegate.agent.attachments import MAX_ATTACHMENT_CHARS, make_image
 from tidegate.agent.tools.files.search_program import walk_files
+from tidegate.core.errors import BadInput
 from tidegate.core.messages import MENTIONED_FILE, Image, MarkedText, Message, Part
 from tidegate.core.text.clip import clip_chars
 from tidegate.core.tokens.counting import count_image
@@ -26,16 +27,9 @@ from tidegate.tui.composer.draft import MessageDraft
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|([^\s"@]+))')
 _MAX_FILE_CHARS: Final = 64 * 1024
 """Characters of a file that are sent; the agent can read the rest with its tools."""
-_MAX_IMAGE_BYTES: Final = 4 * 1024 * 1024
 _MAX_LISTED_FILES: Final = 20_000
 _ESTIMATOR: Final = TokenEstimator()
-_MEDIA_TYPES: Final = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".webp": "image/webp",
-}
+_IMAGE_ENDINGS: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 
 class ComposedMessage(NamedTuple):
@@ -100,7 +94,7 @@ def _find_outside_image(name: str) -> Path | None:
     try:
         for each in (name, name.rstrip(".,;:!?")):
             path = Path(each).expanduser()
-            if path.is_absolute() and path.suffix.lower() in _MEDIA_TYPES and path.is_file():
+            if path.is_absolute() and path.suffix.lower() in _IMAGE_ENDINGS and path.is_file():
                 return path
     except (OSError, ValueError, RuntimeError):  # RuntimeError: there is no such user
         return None
@@ -113,7 +107,7 @@ def find_pasted_image(text: str) -> str:
     Terminals quote a path that is dropped on them, escape its blanks, or write it as an address.
     """
     text = text.strip()
-    if "\n" in text or not text.strip("'\"").lower().endswith(tuple(_MEDIA_TYPES)):
+    if "\n" in text or not text.strip("'\"").lower().endswith(_IMAGE_ENDINGS):
         return ""
     try:
         words = [unquote(text[7:])] if text.startswith("file://") else [text, *shlex.split(text)[:1]]
@@ -124,25 +118,19 @@ def find_pasted_image(text: str) -> str:
 
 
 def _read_file_part(path: Path, name: str) -> Image | MarkedText:
-    media = _MEDIA_TYPES.get(path.suffix.lower())
-    if media is not None:
-        data = path.read_bytes()
-        if len(data) > _MAX_IMAGE_BYTES:
-            raise ValueError(f"it has more than {_MAX_IMAGE_BYTES // 1024 // 1024} MB")
-        width, height = _read_png_size(data)
-        return Image(media, base64.b64encode(data).decode(), width=width, height=height)
+    if path.suffix.lower() in _IMAGE_ENDINGS:
+        with path.open("rb") as file:
+            data = file.read(MAX_ATTACHMENT_CHARS)
+        try:
+            return make_image(data, "it")
+        except BadInput as bad:
+            raise ValueError(bad.args[0].rstrip(".")) from None
     with path.open("rb") as file:
         raw = file.read(4 * _MAX_FILE_CHARS + 1)
     if b"\0" in raw[:8192]:
         raise ValueError("it is not a text file")
     text = clip_chars(raw.decode("utf-8", "replace"), _MAX_FILE_CHARS).text
     return MarkedText(f"{MENTIONED_FILE}{name}]\n{text}", typed=False)
-
-
-def _read_png_size(data: bytes) -> tuple[int, int]:
-    if data[:8] != b"\x89PNG\r\n\x1a\n" or len(data) < 24:
-        return 0, 0
-    return int.from_bytes(data[16:20]), int.from_bytes(data[20:24])
 
 
 def list_workspace_files(workspace: Path) -> list[str]:
