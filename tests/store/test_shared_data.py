@@ -130,7 +130,7 @@ def test_a_session_that_is_being_removed_cannot_be_opened_elsewhere(open_host: O
     assert '"session":"s"' in (one.state_folder.read("removed.jsonl") or "")
 
 
-def remove_expired(open_host: OpenHost, count: int, **options: int) -> list[int]:
+def remove_expired(open_host: OpenHost, count: int, most: int = 500) -> list[int]:
     """Expired sessions of one host, removed by another: how many at each call."""
     one = open_host()
     later = open_host(clock=lambda: time.time() + 3 * DAY_SECONDS)
@@ -141,7 +141,7 @@ def remove_expired(open_host: OpenHost, count: int, **options: int) -> list[int]
     assert get_retention_days(later, "s5") == 1
     removed: list[int] = []
     while one.store.sessions():
-        removed.append(len(remove_expired_sessions(later, **options)))
+        removed.append(len(remove_expired_sessions(later, most=most)))
     assert get_retention_days(one, "kept") == 30
     return removed
 
