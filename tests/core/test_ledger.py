@@ -25,6 +25,7 @@ from tidegate.core.messages import LEDGER, PIN, Call, Message, Result, Text, tex
 from tidegate.core.outcome import SummaryRequest
 from tidegate.core.sweep.group_notes import make_group_note, statements_of_note
 from tidegate.core.sweep.key_lines import find_key_lines
+from tidegate.core.text.tool_calls import changed_paths_of, find_command
 from tidegate.core.text.user_rules import MAX_RULE_CHARS, MAX_RULES_PER_MESSAGE, rules_of
 
 RULES = """
@@ -679,3 +680,11 @@ def test_open_tasks_are_open_work_until_they_are_closed() -> None:
     assert drop_old_todos([*found, *closed], closing) == []
     again = LedgerLine("open", "m12", "#2 Verify: fmt, lint")
     assert drop_old_todos([*found, again], made) == [again]
+
+
+def test_a_script_in_another_language_is_no_command() -> None:
+    script = "const hashes = files.map(f => SHA256(f))\nif (a > works) run(b > tag)"
+    workflow = Call("w", "Workflow", json.dumps({"script": script}))
+    assert find_command(workflow) == ""
+    assert changed_paths_of(workflow) == []
+    assert find_command(Call("s", "run_shell", json.dumps({"script": "make test > out.txt"}))) == "make test > out.txt"

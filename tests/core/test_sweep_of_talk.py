@@ -102,3 +102,14 @@ def test_of_a_skill_that_another_one_followed_only_sections_with_rules_stay() ->
     new = view[view.index("/skills/new") :]
     assert FILLER in new
     assert FILLER not in view[: view.index("/skills/new")]
+
+
+def test_an_answer_that_names_a_file_is_no_place_to_recall_it_from() -> None:
+    session = begin()
+    say(session, "assistant", f"You should run deploy.sh first. {FILLER * 4}")
+    say(session, "user", "Fine, now go on with the readers of the exporter, all of them.")
+    work(session, 40)
+    say(session, "assistant", "All readers are done.")
+    say(session, "user", "Why does deploy.sh fail?")
+    assert session.edit_counts["sweep"]
+    assert "can be had back" not in json.dumps(session.prepare().messages)

@@ -9,7 +9,7 @@ from tidegate.core.edits import Drop, Edit, Insert
 from tidegate.core.ledger.lines import parse_ledger
 from tidegate.core.messages import NOTE, REMINDER, Tool, calls_of, is_user_request, text_of, user_message
 from tidegate.core.outcome import NO_OUTCOME, Outcome
-from tidegate.core.sweep.group_notes import is_group_note, lines_of_note
+from tidegate.core.sweep.group_notes import is_group_note, lines_of_note, tell_calls
 from tidegate.core.text.clip import clip_tokens
 from tidegate.core.text.lazy_pattern import LazyPattern
 from tidegate.core.text.plural import format_count
@@ -127,7 +127,7 @@ def hint(view: View, budget: Budget, *, most: int = 3) -> Outcome:
         return NO_OUTCOME
     names = find_file_names(text_of(request))
     notes = [item.message for item in view.items if is_group_note(item.message)] if names else []
-    lines = [line for note in notes for line in lines_of_note(note)]
+    lines = [tell_calls(line) for note in notes for line in lines_of_note(note)]
     for item in view.ledger_items if names else ():
         lines += [f"{line.ident} {line.text}" for line in parse_ledger(text_of(item.message))]
     found: dict[str, str] = {}

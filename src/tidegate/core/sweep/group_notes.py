@@ -546,6 +546,11 @@ def lines_of_note(message: Message) -> list[str]:
     return _join_quotes(text.split("\n")[1:-1])
 
 
+def tell_calls(line: str) -> str:
+    """What a line of a note says of calls: an answer or a question that names a file does not have it."""
+    return "" if tells_question(line) else line.partition("\n")[0].partition(_QUOTED)[0]
+
+
 def groups_of_note(message: Message) -> list[str]:
     """The lines of a note, those of one group in one text, and remarks singly."""
     by_group = groupby(lines_of_note(message), lambda line: (_span_of(line), is_remark(line)))

@@ -30,6 +30,7 @@ _SHOWS_FILE: Final = LazyPattern(r"\s*(?:cd \S+ *&& *)?(?:sed -n|cat|head|tail|n
 _PARTIAL_READ_KEYS: Final = ("offset", "limit", "start_line", "view_range", "start", "end")
 _CONTENT_CHARS: Final = 200
 COMMAND_KEYS: Final = ("command", "cmd", "script")
+_RUNS_SCRIPTS: Final = LazyPattern(r"bash|shell|terminal|command|exec|run", re.I)
 """Arguments that hold a command."""
 INCIDENTAL_KEYS: Final = frozenset({"workdir", "cwd", "description", "timeout", "explanation"})
 """Arguments that say how or why a call is made, not what it is about."""
@@ -222,6 +223,8 @@ def find_command(call: Call) -> str:
         return wrapped[1].replace('\\"', '"')
     for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
         value = arguments.get(key)
+        if key == "script" and not _RUNS_SCRIPTS.search(call.name):
+            continue  # a script in another language, such as that of a workflow
         if isinstance(value, list):
             is_shell = len(value) == 3 and value[1] in ("-lc", "-c")
             value = str(value[2]) if is_shell else " ".join(map(str, value))
