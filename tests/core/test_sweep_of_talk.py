@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tidegate import Session
-from tidegate.core.messages import Message, Text
+from tidegate.core.messages import Call, Message, Result, Text
 from tidegate.core.sweep.group_notes import describe_group
 from tidegate.core.turns import Group
 from tidegate.core.view import Item
@@ -27,10 +27,10 @@ def say(session: Session, role: str, text: str) -> None:
 
 def work(session: Session, steps: int, offset: int = 0) -> None:
     for step in range(offset, offset + steps):
-        call(session, f"c{step}", "read_file", {"path": f"src/part_{step}.py"}, f"value_{step} = {step}\n" * 60)
+        add_call(session, f"c{step}", "read_file", {"path": f"src/part_{step}.py"}, f"value_{step} = {step}\n" * 60)
 
 
-def call(session: Session, ident: str, name: str, arguments: dict[str, str], result: str) -> None:
+def add_call(session: Session, ident: str, name: str, arguments: dict[str, str], result: str) -> None:
     session.prepare()
     function = {"name": name, "arguments": json.dumps(arguments)}
     calls = [{"id": ident, "type": "function", "function": function}]
@@ -77,8 +77,8 @@ PLAN = "# Plan of the exporter\n\n" + "".join(
 def test_a_plan_that_the_agent_wrote_is_quoted_with_its_headings() -> None:
     session = begin()
     work(session, 4)
-    call(session, "old", "write", {"path": "docs/plan.md", "content": PLAN.replace("Plan of", "Draft for")}, "ok")
-    call(session, "new", "write", {"path": "docs/plan.md", "content": PLAN}, "ok")
+    add_call(session, "old", "write", {"path": "docs/plan.md", "content": PLAN.replace("Plan of", "Draft for")}, "ok")
+    add_call(session, "new", "write", {"path": "docs/plan.md", "content": PLAN}, "ok")
     work(session, 30, 10)
     view = last_view(session)
     assert " wrote in plan.md:" in view
@@ -113,3 +113,16 @@ def test_an_answer_that_names_a_file_is_no_place_to_recall_it_from() -> None:
     say(session, "user", "Why does deploy.sh fail?")
     assert session.edit_counts["sweep"]
     assert "can be had back" not in json.dumps(session.prepare().messages)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "result", "outcome"),
+    [
+        ("TaskCreate", {"subject": "Update docs"}, "Task #3 created successfully: Update docs", "task 3 created"),
+        ("TaskUpdate", {"taskId": "3", "status": "completed"}, "Updated task #3 status", "task 3 completed"),
+    ],
+)
+def test_a_task_that_was_made_is_not_done(name: str, arguments: dict[str, str], result: str, outcome: str) -> None:
+    call = Message("assistant", (Call("c", name, json.dumps(arguments)),), id="m2")
+    answer = Message("tool", (Result("c", (Text(result),)),), id="m3")
+    assert describe_group(Group((Item(call, 9), Item(answer, 9)))).endswith(f" -> {outcome}")

@@ -17,6 +17,7 @@ from tidegate.core.recognition.client_outputs import CHATTER_LINE, ERROR_TAG, EX
 from tidegate.core.recognition.dialogs import describe_dialog, is_question_to_user
 from tidegate.core.recognition.documents import instructions_read_by
 from tidegate.core.recognition.shell_commands import effect_of, only_reads
+from tidegate.core.recognition.tasks import find_task_change, keeps_task
 from tidegate.core.sweep.key_lines import GAP_MARK, find_fault_lines, is_envelope, is_marker
 from tidegate.core.text.facts import begins_with_failure, find_error_lines, find_last_line, is_refusal
 from tidegate.core.text.lazy_pattern import LazyPattern
@@ -238,6 +239,8 @@ def describe_outcome(call: Call, answer: Message | None) -> str:
     )
     if not failed and (todos := describe_todos(parse_call_arguments(call))):
         return todos
+    if not failed and keeps_task(call) and (task := find_task_change(call, text)):
+        return f"task {task.number} {task.status or 'created'}"
     if lines == 1 and not failed and writes and _SUCCEEDED.search(text):
         return "done"  # the rest of the line only repeats the path
     command = find_command(call)
