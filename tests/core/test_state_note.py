@@ -130,6 +130,13 @@ def test_a_rule_that_the_user_did_not_give_with_an_invented_source_is_dropped() 
     assert checked.dropped == ('- user: "Always deploy on Friday" [m77]',)
 
 
+def test_prose_may_write_a_name_with_other_capitals() -> None:
+    log = [Message("user", (Text("See techtimes.com and RunTests."),), id="m1")]
+    assert not check_line("- TechTimes reported it [m1]", HEADINGS[4], Originals(log)).faults
+    assert check_line("- TechTime reported it [m1]", HEADINGS[4], Originals(log)).faults
+    assert check_line("- see src/TechTimes.py [m1]", HEADINGS[4], Originals(log)).faults
+
+
 def test_an_overruled_decision_does_not_return() -> None:
     old = "- Keep the recursive descent lexer for speed\n- Cache tokens on disk: overruled by the user [m9]"
     text, returned = keep_overruled(old, "- Cache tokens on disk [m2]\n- Keep the recursive descent lexer")

@@ -246,7 +246,7 @@ def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Origi
             continue
         if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):
             continue
-        if _is_composed(value, near_words, originals):
+        if _is_composed(value, near_words, originals) or value.casefold() in originals.plain_words:
             continue
         missing.append(value[:80])
     return missing

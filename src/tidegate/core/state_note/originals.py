@@ -119,6 +119,11 @@ class Originals:
         return collect_runs(self.whole_text)
 
     @cached_property
+    def plain_words(self) -> frozenset[str]:
+        """Those of letters only, in lower case: prose writes a name such as `techtimes.com` in its own way."""
+        return frozenset(word.casefold() for word in self.words if word.isalpha())
+
+    @cached_property
     def typed_text(self) -> str:
         """What the user typed, folded and in lower case."""
         texts = (rule_text(message) or text_of(message) for message in self.messages if is_user_request(message))
