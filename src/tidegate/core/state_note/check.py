@@ -246,10 +246,16 @@ def _find_missing_facts(plain: str, near_words: frozenset[str], originals: Origi
             continue
         if value.replace("\\", "/").rpartition("/")[2] and _has_parts(value, originals):
             continue
-        if _is_composed(value, near_words, originals) or value.casefold() in originals.plain_words:
+        if _is_composed(value, near_words, originals) or _is_written_otherwise(value, originals):
             continue
         missing.append(value[:80])
     return missing
+
+
+def _is_written_otherwise(value: str, originals: Originals) -> bool:
+    """Whether the log has a name of letters only with other capitals, such as `techtimes.com` for TechTimes."""
+    word = value.casefold()
+    return value.isalpha() and re.search(rf"(?<![^\W\d_]){word}(?![^\W\d_])", originals.plain_text) is not None
 
 
 def _has_parts(value: str, originals: Originals) -> bool:

@@ -119,9 +119,9 @@ class Originals:
         return collect_runs(self.whole_text)
 
     @cached_property
-    def plain_words(self) -> frozenset[str]:
-        """Those of letters only, in lower case: prose writes a name such as `techtimes.com` in its own way."""
-        return frozenset(word.casefold() for word in self.words if word.isalpha())
+    def plain_text(self) -> str:
+        """Everything in lower case."""
+        return self.whole_text.casefold()
 
     @cached_property
     def typed_text(self) -> str:
