@@ -1,19 +1,19 @@
 """Many sessions over gateway workers, PostgreSQL and pgbouncer, with faults: what a core holds, and what is lost.
 
     python bench/load.py --sessions 1000 --seconds 600            requests/s, p50, p99, CPU for each, memory, errors
-    python bench/load.py --sessions 100,300,1000 --seconds 60     the model from the sizes, checked against the largest
+    python bench/load.py --sessions 100,300,1000 --seconds 120    the model from the sizes, checked against the largest
     python bench/load.py --sessions 200 --seconds 60 --faults     the faults below
-    python bench/load.py --full results.json                      these three with 1,000 sessions; some 25 minutes
+    python bench/load.py --full results.json                      these three with 1,000 sessions; about an hour
 
-Each session is a client that sends its whole conversation, as clients do, and gets a short answer. It makes a request
-every `--pause` seconds, at a random moment. `tidegate serve --workers 4 --on-store-failure refuse` is between it and a
-provider, a process of its own, that answers at once and reports the size of the request. A request that fails is
-repeated after a moment, as clients do, and counted.
+Each session is a coding agent (`agent_sessions.py`): its client sends its whole conversation, as clients do, and gets
+calls, whose results it sends next, or a text. It makes a request every `--pause` seconds, at a random moment. `tidegate
+serve --workers 4 --on-store-failure refuse` is between it and a provider, a process of its own, that answers at once
+and reports the size of the request. A request that fails is repeated after a moment, as clients do, and counted.
 
 Sessions are of different ages, as those of real users: each begins with a history that fills up to a window and sends
 all of it with its first request. So their windows are not full at the same time, and their sweeps are spread over the
-run. They begin one after the other in the first minute (`--ramp`), which is not measured. `--same-age` lets all of them
-begin empty within one pause: then they are swept at about the same time.
+run. They begin one after the other in the first minutes (`--ramp`), which are not measured. `--same-age` lets all
+of them begin empty within one pause: then they are swept at about the same time.
 
 At the end all logs are read: every user message and answer that a client has must be once in its conversation. CPU time
 is that of the workers, of PostgreSQL and of pgbouncer, also of those that were killed. "Busy" is the share of the cores
@@ -33,6 +33,7 @@ import logging
 import multiprocessing
 import os
 import random
+import re
 import signal
 import sys
 import tempfile
@@ -51,7 +52,8 @@ import psutil
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parent / "runners"))
 
-from gateway import encode_answer, start_server
+from agent_sessions import Step, make_answer, make_request_text, make_result, make_system_prompt, make_tools
+from gateway import start_server
 from team_figures import allow_descriptors, find_percentiles
 
 from tests.free_port import find_free_port
@@ -61,18 +63,32 @@ from tests.team.conftest import Pooler, start_pooler
 from tests.team.killed_server import KilledServer
 from tidegate import DataFolder
 from tidegate.core.events import BranchStarted, MessageAdded
-from tidegate.core.messages import text_of
+from tidegate.core.messages import Message, calls_of, result_of, text_of
 
-TEXT = "The build failed in module parser with error 17; the log is in build/out.txt. " * 4
+MODEL = "claude-opus-4-6"
+FIXED = (
+    json.dumps(
+        {
+            "model": MODEL,
+            "max_tokens": 1000,
+            "stream": True,
+            "system": make_system_prompt(),
+            "tools": make_tools(),
+        }
+    )[:-1]
+    + ', "messages": ['
+).encode()
+"""What each request begins with."""
+MARK = re.compile(rb"mark-(\w+)-(\d+)-(u|\d+)")
+DELTA_CHARS = 40
 MAX_SHARE = 0.7
 """Of a core: above it, waiting times grow."""
 PATIENCE_SECONDS = 60
-WINDOW = 16_000
 CHARS_PER_TOKEN = 4
 CORES = len(os.sched_getaffinity(0))
 BOUND = 5
 """The most that p99 may be, in times of p50."""
-FULL = ({"sessions": "100,300,1000", "seconds": 60}, {"seconds": 600}, {"seconds": 600, "faults": True})
+FULL = ({"sessions": "100,300,1000", "seconds": 120}, {"seconds": 600}, {"seconds": 600, "faults": True})
 """The runs of `--full`."""
 
 
@@ -80,7 +96,7 @@ FULL = ({"sessions": "100,300,1000", "seconds": 60}, {"seconds": 600}, {"seconds
 
 
 async def serve_provider(report: Connection) -> None:
-    """A provider that repeats the mark of the last user message, and reports the request's size as its usage."""
+    """A provider that gives the answer to the newest message, and reports the request's size as its usage."""
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n"
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -88,17 +104,70 @@ async def serve_provider(report: Connection) -> None:
             while True:
                 top = (await reader.readuntil(b"\r\n\r\n")).lower()
                 body = await reader.readexactly(int(top.split(b"content-length:")[1].split(b"\r\n")[0]))
-                mark = body[body.rindex(b"user mark-") + 5 :].split(b" ")[0].decode()
-                pieces = [{"type": "text_delta", "text": text} for text in (f"assistant {mark} ", TEXT)]
-                answer = encode_answer({"type": "text", "text": ""}, pieces, "end_turn")
-                answer = answer.replace(b'"input_tokens": 100', b'"input_tokens": %d' % (len(body) // CHARS_PER_TOKEN))
+                answer = encode_step(find_answer(body), len(body) // CHARS_PER_TOKEN)
                 writer.write(head % len(answer) + answer)
                 await writer.drain()
         writer.close()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 22, backlog=1024)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, limit=1 << 24, backlog=1024)
     report.send(server.sockets[0].getsockname()[1])
     await server.serve_forever()
+
+
+def find_answer(body: bytes) -> Step:
+    """The answer to a request, by the last mark in it: of a message of the user, or of a result."""
+    mark = MARK.match(body, body.rindex(b"mark-"))
+    assert mark is not None
+    name, step, kind = (part.decode() for part in mark.groups())
+    is_first = kind == "u"
+    return make_answer(name, int(step) + (not is_first), is_first=is_first)
+
+
+def encode_step(step: Step, input_tokens: int) -> bytes:
+    """A streamed answer. It arrives at once, in events as small as those of a provider."""
+    message = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": MODEL,
+        "content": [],
+        "stop_reason": None,
+    }
+    usage = {"input_tokens": input_tokens, "output_tokens": 1}
+    events: list[dict[str, Any]] = [{"type": "message_start", "message": message | {"usage": usage}}]
+    blocks: list[tuple[dict[str, Any], str, str, str]] = []
+    if step.text:
+        blocks.append(({"type": "text", "text": ""}, "text_delta", "text", step.text))
+    for call_id, tool, arguments in step.calls:
+        block = {"type": "tool_use", "id": call_id, "name": tool, "input": {}}
+        blocks.append((block, "input_json_delta", "partial_json", json.dumps(arguments)))
+    for index, (block, kind, key, text) in enumerate(blocks):
+        events.append({"type": "content_block_start", "index": index, "content_block": block})
+        for start in range(0, len(text), DELTA_CHARS):
+            delta = {"type": kind, key: text[start : start + DELTA_CHARS]}
+            events.append({"type": "content_block_delta", "index": index, "delta": delta})
+        events.append({"type": "content_block_stop", "index": index})
+    stop = {"stop_reason": "tool_use" if step.calls else "end_turn", "stop_sequence": None}
+    events.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": 40}})
+    events.append({"type": "message_stop"})
+    return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events).encode()
+
+
+def read_step(data: bytes) -> Step:
+    """The answer in a stream."""
+    text = ""
+    calls: list[tuple[str, str, str]] = []
+    for line in data.decode().splitlines():
+        event = json.loads(line[6:]) if line.startswith("data: {") else {}
+        if event.get("type") == "content_block_start" and event["content_block"]["type"] == "tool_use":
+            calls.append((event["content_block"]["id"], event["content_block"]["name"], ""))
+        elif event.get("type") == "content_block_delta":
+            delta = event["delta"]
+            if delta["type"] == "text_delta":
+                text += delta["text"]
+            else:
+                calls[-1] = (*calls[-1][:2], calls[-1][2] + delta["partial_json"])
+    return Step(text, tuple((call_id, tool, json.loads(arguments)) for call_id, tool, arguments in calls))
 
 
 def run_provider(report: Connection) -> None:
@@ -140,7 +209,7 @@ class Traffic:
         self.requests: list[Request] = []
         self.failures: Counter[str] = Counter()
         self.conversations: dict[str, list[str]] = {}
-        """The beginnings of the messages that each client has, an answer only if it is whole."""
+        """The marks of all messages up to the last answer that each client has whole."""
 
     def record(self, started: float, *, is_first: bool) -> None:
         now = time.monotonic()
@@ -151,36 +220,56 @@ class Traffic:
 
 
 class Client:
-    """A session. `has_history`: its conversation has begun before the run."""
+    """A session. `history_chars`: how long its conversation is when the run begins."""
 
-    def __init__(self, name: str, port: int, traffic: Traffic, *, has_history: bool) -> None:
+    def __init__(self, name: str, port: int, traffic: Traffic, history_chars: int) -> None:
         self._name, self._port, self._traffic = name, port, traffic
-        self._marks = traffic.conversations.setdefault(name, [])
+        self._acknowledged = traffic.conversations.setdefault(name, [])
+        self._new_marks: list[str] = []
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._chance = random.Random(name)
-        self._text = TEXT * self._chance.randint(1, 4)
         self._messages = bytearray()  # as JSON: only what is new is written for each request
-        turn_chars = len(self._text) + len(TEXT)
-        for _ in range(int(self._chance.random() * WINDOW * CHARS_PER_TOKEN / turn_chars) if has_history else 0):
-            mark = self._ask_next()
-            self._add("assistant", f"assistant {mark} {TEXT}")
+        self._step, self._answer = 0, Step("", ())
+        while len(self._messages) < history_chars:
+            self._add_answer(self._add_next())
 
-    def _add(self, role: str, text: str) -> None:
+    def _add(self, role: str, blocks: list[dict[str, Any]]) -> None:
         if self._messages:
             self._messages += b", "
-        self._messages += json.dumps({"role": role, "content": text}).encode()
-        self._marks.append(" ".join(text.split(" ", 2)[:2]))
+        self._messages += json.dumps({"role": role, "content": blocks}).encode()
 
-    def _ask_next(self) -> str:
-        mark = f"mark-{self._name}-{len(self._marks)}"
-        self._add("user", f"user {mark} {self._text}")
-        return mark
+    def _add_next(self) -> Step:
+        """Add the results of the last answer or a message of the user. Returns the answer that is due."""
+        calls = self._answer.calls
+        if calls:
+            self._new_marks += (f"result of {call_id}" for call_id, *_ in calls)
+            self._add(
+                "user",
+                [
+                    {"type": "tool_result", "tool_use_id": call_id, "content": make_result(call_id, tool)}
+                    for call_id, tool, _ in calls
+                ],
+            )
+        else:
+            text = make_request_text(self._name, self._step)
+            self._new_marks.append(text.split(" ")[0])
+            self._add("user", [{"type": "text", "text": text}])
+        return make_answer(self._name, self._step, is_first=not calls)
+
+    def _add_answer(self, answer: Step) -> None:
+        blocks: list[dict[str, Any]] = [{"type": "text", "text": answer.text}] if answer.text else []
+        for call_id, tool, arguments in answer.calls:
+            blocks.append({"type": "tool_use", "id": call_id, "name": tool, "input": arguments})
+        self._new_marks += [call_id for call_id, *_ in answer.calls] or [answer.text.split(" ")[0]]
+        self._add("assistant", blocks)
+        self._answer = answer
+        self._step += 1
 
     async def work(self, start: float, end: float, pause: float) -> None:
         chance, is_first = self._chance, True
-        await asyncio.sleep(start + chance.random() * pause)
+        await asyncio.sleep(start)
         while (started := time.monotonic()) < end:
-            self._ask_next()
+            due = self._add_next()
             while True:
                 try:
                     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -191,33 +280,34 @@ class Client:
                     self._traffic.failures[kind] += 1
                     self._disconnect()
                     await asyncio.sleep(0.2 + chance.random())
-            self._add("assistant", answer)
             self._traffic.record(started, is_first=is_first)
+            assert answer == due, f"{self._name} got another answer: {answer}"
+            self._add_answer(answer)
+            self._acknowledged += self._new_marks
+            self._new_marks.clear()
             is_first = False
             await asyncio.sleep(max(0.0, pause * (0.5 + chance.random()) - (time.monotonic() - started)))
         self._disconnect()
 
-    async def _send(self) -> str:
-        """The text of an answer whose last event arrived: then it is acknowledged."""
+    async def _send(self) -> Step:
+        """An answer whose last event arrived: then it is acknowledged."""
         if self._streams is None or self._streams[0].at_eof():
             self._streams = await asyncio.open_connection("127.0.0.1", self._port, limit=1 << 22)
         reader, writer = self._streams
-        fixed = b'{"model": "claude-opus-4-6", "max_tokens": 1000, "stream": true, "messages": ['
-        raw = b"".join([fixed, self._messages, b"]}"])
+        size = len(FIXED) + len(self._messages) + 2
         head = (
             f"POST /v1/messages HTTP/1.1\r\nhost: 127.0.0.1:{self._port}\r\nx-api-key: sk-load-7f3a91c5d2e84b60\r\n"
             "content-type: application/json\r\nanthropic-version: 2023-06-01\r\n"
-            f"x-tidegate-session: {self._name}\r\ncontent-length: {len(raw)}\r\n\r\n"
+            f"x-tidegate-session: {self._name}\r\ncontent-length: {size}\r\n\r\n"
         )
-        writer.write(head.encode() + raw)
+        writer.write(b"".join([head.encode(), FIXED, self._messages, b"]}"]))
         await writer.drain()
         status, data = await read_response(reader)
         if status != 200:
             raise RequestFailure(f"status {status}")
         if b"message_stop" not in data:
             raise RequestFailure("an answer that broke off")
-        events = [json.loads(line[6:]) for line in data.decode().splitlines() if line.startswith("data: {")]
-        return "".join(event["delta"]["text"] for event in events if event["type"] == "content_block_delta")
+        return read_step(data)
 
     def _disconnect(self) -> None:
         if self._streams is not None:
@@ -407,7 +497,14 @@ async def run_size(site: Site, sessions: int, options: argparse.Namespace, place
     settings.write_text(f"gateway: {{open_sessions: {max(256, sessions)}}}\n")
     port = find_free_port()
     command = [sys.executable, "-m", "tidegate", "serve", "--quiet", "--data", str(place / "data"), "--port", str(port)]
-    command += ["--workers", str(options.workers), "--store", site.pooler.database(name), "--window", str(WINDOW)]
+    command += [
+        "--workers",
+        str(options.workers),
+        "--store",
+        site.pooler.database(name),
+        "--window",
+        str(options.window),
+    ]
     command += ["--on-store-failure", "refuse", "--config", str(settings)]
     with provider_in_use() as (provider, provider_port):
         command += ["--upstream", f"anthropic=http://127.0.0.1:{provider_port}"]
@@ -448,11 +545,11 @@ async def drive(
 
     look()
     watching = asyncio.create_task(watch())
+    # One after the other over the ramp, or all within one pause.
+    starts = [number / sessions * (ramp or options.pause) for number in range(sessions)]
     clients = [
-        Client(f"s{number}", port, traffic, has_history=not options.same_age).work(
-            ramp * number / sessions, end, options.pause
-        )
-        for number in range(sessions)
+        Client(f"s{number}", port, traffic, history_chars).work(starts[number], end, options.pause)
+        for number, history_chars in enumerate(draw_histories(sessions, options))
     ]
     await asyncio.gather(*clients, *([make_all_faults()] if options.faults else []))
     watching.cancel()
@@ -462,6 +559,14 @@ async def drive(
     run.memory_mb = (sum(each.memory_info().rss for each in find_workers(gateway)) - memory) / 1e6
     run.load = os.getloadavg()[0]
     return traffic, run
+
+
+def draw_histories(sessions: int, options: argparse.Namespace) -> list[int]:
+    """How many characters each session begins with: up to a window, all lengths alike."""
+    if options.same_age:
+        return [0] * sessions
+    draw = random.Random(sessions)
+    return [int(draw.random() * options.window * CHARS_PER_TOKEN) for _ in range(sessions)]
 
 
 def describe_traffic(run: Run, traffic: Traffic, uses: list[CpuUse]) -> None:
@@ -488,23 +593,30 @@ def check_logs(url: str, folder: Path, traffic: Traffic) -> tuple[int, int, int]
     total = losses = doubled = 0
     with DataFolder(folder, store=url, secrets=[]) as data:
         for name, marks in traffic.conversations.items():
-            expected = marks[: len(marks) - len(marks) % 2]  # not a message that was given up at the end
             after: list[tuple[str, ...]] = [()]
             for event in data.open_log(name).read():
                 what, so_far = event.payload, after[-1]
                 if isinstance(what, BranchStarted):
                     so_far = after[what.edit]
-                elif isinstance(what, MessageAdded) and "mark-" in (text := text_of(what.message)[:80]):
-                    so_far = (*so_far, " ".join(text.split(" ", 2)[:2]))
+                elif isinstance(what, MessageAdded):
+                    so_far = (*so_far, *list_marks(what.message))
                 after.append(so_far)
             counts = Counter(after[-1])
-            total += len(expected)
-            missing = [nth for nth, mark in enumerate(expected) if not counts[mark]]
+            total += len(marks)
+            missing = [nth for nth, mark in enumerate(marks) if not counts[mark]]
             if missing:
-                print(f"    {name} has {len(expected)} messages; its log lacks those at {missing}", flush=True)
+                print(f"    {name} has {len(marks)} messages; its log lacks those at {missing}", flush=True)
             losses += len(missing)
             doubled += sum(count > 1 for count in counts.values())
     return total, losses, doubled
+
+
+def list_marks(message: Message) -> list[str]:
+    """The marks in a logged message: of its calls, its result, or its text."""
+    result, calls = result_of(message), [call.id for call in calls_of(message)]
+    if result is not None:
+        return [f"result of {result.call_id}"]
+    return calls or [word for word in text_of(message)[:80].split(" ")[:1] if word.startswith("mark-")]
 
 
 def describe_model(runs: list[Run], pause: float) -> list[str]:
@@ -531,9 +643,12 @@ def describe_model(runs: list[Run], pause: float) -> list[str]:
 def run_sizes(options: argparse.Namespace) -> tuple[list[Run], list[str]]:
     runs: list[Run] = []
     with open_site(with_proxy=options.faults) as site:
-        for sessions in map(int, options.sessions.split(",")):
+        sizes = [int(size) for size in options.sessions.split(",")]
+        for sessions in sizes:
+            ramp = options.ramp * sessions / max(sizes)  # as many first requests a second for all sizes
             with tempfile.TemporaryDirectory() as place:
-                run = asyncio.run(run_size(site, sessions, options, Path(place)))
+                size_options = argparse.Namespace(**{**vars(options), "ramp": ramp})
+                run = asyncio.run(run_size(site, sessions, size_options, Path(place)))
             print(run.describe(), flush=True)
             runs.append(run)
     model = describe_model(runs, options.pause) if len(runs) > 2 else []
@@ -547,8 +662,9 @@ def main() -> None:
     parser.add_argument("--sessions", default="1000", help="sizes, with commas between them")
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seconds", type=float, default=60)
-    parser.add_argument("--pause", type=float, default=10, metavar="SECONDS", help="between two requests of a session")
-    parser.add_argument("--ramp", type=float, default=60, metavar="SECONDS", help="until all sessions have begun")
+    parser.add_argument("--pause", type=float, default=60, metavar="SECONDS", help="between two requests of a session")
+    parser.add_argument("--ramp", type=float, default=480, metavar="SECONDS", help="until all sessions have begun")
+    parser.add_argument("--window", type=int, default=64_000, metavar="TOKENS")
     parser.add_argument("--same-age", action="store_true", help="all sessions begin empty, within one pause")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--full", metavar="FILE", help="all runs, with their figures in this file")

@@ -101,6 +101,26 @@ def test_errors() -> None:
     assert find_error_lines(text) == ["ValueError: no key", "fatal: not a git repo"]
 
 
+_FAILURES = (
+    "KeyError|IOException|error|errors|failed|failure|fatal|panic|denied|refused|cannot|could not|can't|not found"
+    "|no such|undefined|unresolved|traceback|abort|aborted|timeout|time out|timedout|timed out|segfault|killed|invalid"
+    "|conflict|exit code|exit status|FAIL|FAILED"
+).split("|")
+
+
+@pytest.mark.parametrize("word", _FAILURES)
+def test_every_word_of_a_failure_is_found_however_it_is_written(word: str) -> None:
+    lines = [f"it: {form} here" for form in (word, word.upper(), word.title())]
+    assert find_error_lines("\n".join(["fine", *lines, "fine"])) == lines
+
+
+def test_codes_and_other_alphabets_are_failures_too() -> None:
+    assert find_error_lines("a.py:1: E501 too long\na.py:1: e501 too long") == ["a.py:1: E501 too long"]
+    for line in ("错误", "失败", "エラー", "失敗", "오류", "실패", "ОШИБКА", "خطأ", "\u212aILLED", "fa\u0131l"):
+        assert find_error_lines(f"ok ✓\n12: {line} x") == [f"12: {line} x"]
+    assert find_error_lines("ok ✓\nОшибка сети\nthe ſegfault") == ["Ошибка сети", "the ſegfault"]
+
+
 def test_last_line_and_sentences() -> None:
     assert find_last_line("a\n12 passed in 3s\n\n----\n") == "12 passed in 3s"
     assert find_last_line("  \n") == ""

@@ -14,7 +14,7 @@ import pytest
 from tests.fake.server import Bytes, CutAt, Fake, Hang
 from tests.fake.words import refusal, too_long
 from tests.gateway.scripted_client import PATHS, ScriptedClient, headers_of, step_answer
-from tests.gateway.serving import DEADLINE, Running, open_http, run_gateway, until, upstream_of
+from tests.gateway.serving import DEADLINE, Running, open_http, read_metric, run_gateway, until, upstream_of
 from tests.scale import scaled
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, ViewEdited
 from tidegate.core.messages import Call, text_of
@@ -81,6 +81,24 @@ def test_a_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_
 @pytest.mark.parametrize(("wire", "thinking"), LONG_RUNS)
 def test_a_long_run_in_a_small_window_is_always_valid(wire: str, thinking: bool, tmp_path: Path) -> None:
     check_long_run(wire, thinking, tmp_path, steps=scaled(60), lines=120)
+
+
+def test_what_a_sweep_needs_is_read_after_the_answers(tmp_path: Path) -> None:
+    async def run() -> None:
+        async with Fake("anthropic", map(step_answer, range(8))) as fake:
+            async with run_gateway(tmp_path, upstream_of(fake), window=32_000) as running, open_http() as http:
+                client = ScriptedClient("anthropic", running.url, http)
+                client.say("start")
+                for number in range(2):
+                    await client.turn(f"a line of result {number}\n" * 100)
+                assert await read_metric(running, http, "groups_read_ahead_total") == 0, "a sweep is far away"
+                for number in range(5):
+                    await client.turn(f"a line of result {number}\n" * 2_000)
+                await until(lambda: running.gateway.metrics.read("groups_read_ahead"))
+                assert running.gateway.metrics.read("failed_readings") == 0
+                assert fake.refused == []
+
+    asyncio.run(run())
 
 
 @pytest.mark.seed("COW-09", fixed="the gateway asks again, whatever the preset")

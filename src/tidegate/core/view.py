@@ -28,6 +28,7 @@ from tidegate.core.edits import EditIndex
 from tidegate.core.errors import BadLog
 from tidegate.core.event_check import MAX_TOKEN_COUNT
 from tidegate.core.events import BranchStarted, Event, MessageAdded, NoteAdded, UsageReported, ViewEdited
+from tidegate.core.group_reading import GroupReading
 from tidegate.core.messages import (
     INTERRUPTED,
     LEDGER,
@@ -151,6 +152,7 @@ def _apply_edits(edit_index: EditIndex, before: Sequence[Item], meter: Meter | N
     return _AppliedEdits(items, first)
 
 
+_DERIVED_FIELDS = frozenset({"kind_index", "loop_start", "group_readings"})
 _FIRST_REPORT_PRIOR = 500
 """Tokens assumed to be counted exactly when the first report comes."""
 
@@ -215,6 +217,8 @@ class View:
         # Rules that the user removed, with the seq of the removal. Only a later message can give them again.
         self.removed_rules: dict[str, int] = {}
         self.kind_index = KindIndex()
+        # What a sweep has read in groups, by the ids of their first messages. It is not saved: it can be read again.
+        self.group_readings: dict[str, GroupReading] = {}
 
     def copy(self) -> "View":
         """A shallow copy, which cannot be folded. Each call makes one; `copy.copy` would take twice as long."""
@@ -224,7 +228,7 @@ class View:
 
     def fields(self) -> dict[str, Any]:
         """Everything that this view knows, by name."""
-        return {name: value for name, value in vars(self).items() if name not in ("kind_index", "loop_start")}
+        return {name: value for name, value in vars(self).items() if name not in _DERIVED_FIELDS}
 
     def find_last_firing(self, rule: str) -> RuleFiring | None:
         """Return when a rule acted last. Logs of 0.1 name the stage `summarize` in the British way."""

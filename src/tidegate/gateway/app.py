@@ -312,8 +312,10 @@ class Gateway:
             exchange = await self._log_and_fit(request, client, match)
             if not isinstance(exchange, bytes):
                 await self._exchange(request, exchange, answer)
-                return
-        await self._proxy(request, answer, exchange)
+        if isinstance(exchange, bytes):
+            await self._proxy(request, answer, exchange)
+        else:
+            self._conversations.start_reading_ahead(match.conversation)
 
     async def _find_session(self, request: IncomingRequest, client: ClientRequest) -> _SessionMatch | bytes:
         model = client.host.model

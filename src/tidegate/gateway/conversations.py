@@ -15,6 +15,7 @@ from tidegate.core.errors import TidegateError
 from tidegate.core.events import Event
 from tidegate.core.messages import Message
 from tidegate.core.notes import ClientNote
+from tidegate.core.sweep.reading import is_sweep_near, read_ahead
 from tidegate.datafolder.data_folder import DataFolder
 from tidegate.datafolder.masking import MaskedLog
 from tidegate.gateway.metrics import Metrics
@@ -96,6 +97,7 @@ class Conversations:
         self._metrics = metrics
         self._open: OrderedDict[str, Conversation] = OrderedDict()
         self._moving: dict[str, asyncio.Task[None]] = {}  # sessions that are being opened or closed
+        self._reading: set[asyncio.Task[None]] = set()
 
     def find_open(self, name: str) -> Conversation | None:
         return self._open.get(name)
@@ -141,6 +143,24 @@ class Conversations:
             session.history.observe(self._make_watcher(name))
         return Conversation(name, dialect, FollowingSession(session))
 
+    def start_reading_ahead(self, conversation: Conversation) -> None:
+        """After an answer: read in the background what the next sweep needs, unless a request uses the session."""
+        task = asyncio.create_task(self._read_ahead(conversation))
+        self._reading.add(task)
+        task.add_done_callback(self._reading.discard)
+
+    async def _read_ahead(self, conversation: Conversation) -> None:
+        session = conversation.following.session
+        if self._open.get(conversation.name) is not conversation or conversation.users:
+            return
+        try:
+            room = session.budget.held_room
+            if is_sweep_near(session.view, room):
+                count = await session.call_async(lambda: read_ahead(session.view, room))
+                self._metrics.count("groups_read_ahead", count)
+        except Exception:  # noqa: BLE001 - nobody waits for this task, and the sweep reads what it lacks
+            self._metrics.count("failed_readings")
+
     def _list_running(self) -> set[str]:
         return {name for name, conversation in self._open.copy().items() if conversation.users}
 
@@ -175,7 +195,7 @@ class Conversations:
 
     async def close(self) -> list[TidegateError]:
         """Close every session. Return what went wrong: nothing that was acknowledged depends on it."""
-        await asyncio.gather(*self._moving.values(), return_exceptions=True)
+        await asyncio.gather(*self._moving.values(), *self._reading, return_exceptions=True)
         conversations = list(self._open.values())
         self._open.clear()
 

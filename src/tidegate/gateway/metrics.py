@@ -20,6 +20,8 @@ _HELP: Final = {
     "tidegate_store_timeouts_total": "Calls of the store that did not end in time.",
     "tidegate_store_outages_total": "Times that the store stopped answering.",
     "tidegate_branches_total": "Conversations that continued from an earlier message.",
+    "tidegate_groups_read_ahead_total": "Groups of messages that were read between requests for the next sweep.",
+    "tidegate_failed_readings_total": "Times that this reading failed; the sweep then reads them itself.",
     "tidegate_state_notes_total": "State notes by outcome.",
     "tidegate_state_note_input_tokens_total": "Input tokens that upstreams reported for state notes.",
     "tidegate_state_note_cached_tokens_total": "Those of them that the provider read from its cache.",

@@ -53,7 +53,6 @@ from tidegate.core.sweep.cost_model import SweepCost
 from tidegate.core.sweep.gap_notes import NOTE_TOKENS, Gap, limit_note_tokens, make_gap_notes
 from tidegate.core.sweep.group_notes import (
     describe_group,
-    describe_remarks,
     find_failed_calls,
     groups_of_note,
     is_group_note,
@@ -67,6 +66,7 @@ from tidegate.core.sweep.group_notes import (
     tells_question,
 )
 from tidegate.core.sweep.key_lines import GAP_MARK
+from tidegate.core.sweep.reading import forget_left_groups, get_reading
 from tidegate.core.sweep.shortening import clip_message, make_block_pointer, shorten_result, stays_whole
 from tidegate.core.text.client_texts import find_attached_file, is_skill
 from tidegate.core.text.lazy_pattern import LazyPattern
@@ -128,6 +128,7 @@ def sweep(
     `tail` and `ledger` are shares of the room: for the newest groups, which stay whole, and for the ledger. The room is
     here what is worth holding (`Budget.held_room`); new results are cut only if the history would not fit.
     """
+    forget_left_groups(view)
     units, room = split_groups(view), budget.held_room
     hard_limit, tail_tokens = int(budget.room * _MAX_FILL), min(int(room * tail), _MAX_TAIL_TOKENS)
     ledger_tokens = min(int(room * ledger), MAX_LEDGER_TOKENS)
@@ -253,9 +254,13 @@ class _Sweep:
         for number in self._old:
             message = units[number].items[0].message
             if message.role == "assistant":
-                reply = units[number + 1].items[0].message if number + 1 < len(units) else None
-                self._said[number] = describe_group(units[number], reply) + self._tell_outdated(units[number])
-                self._remarks[number] = describe_remarks(units[number])
+                reading = get_reading(view, units[number])
+                line = reading.line
+                if not calls_of(message):
+                    reply = units[number + 1].items[0].message if number + 1 < len(units) else None
+                    line = describe_group(units[number], reply)
+                self._said[number] = line + self._tell_outdated(units[number])
+                self._remarks[number] = list(reading.remarks)
             elif is_group_note(message):
                 self._notes[number] = groups_of_note(message)
             elif message.kind == NOTE and text_of(message).startswith(HINT_PREFIX):

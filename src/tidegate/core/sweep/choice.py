@@ -15,21 +15,21 @@ file that was rewritten or a call that was made again. The lines that say how a 
 """
 
 import math
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
+from tidegate.core.group_reading import GroupReading
 from tidegate.core.messages import Call, calls_of, result_of, text_of
-from tidegate.core.recognition.shell_commands import effect_of, only_reads
+from tidegate.core.recognition.shell_commands import effect_of
 from tidegate.core.sweep.focus import Focus
-from tidegate.core.sweep.key_lines import SHORTEST_LINE, clip_line, find_key_lines, find_outcome_lines, is_envelope
+from tidegate.core.sweep.key_lines import SHORTEST_LINE, clip_line, find_key_lines
+from tidegate.core.sweep.reading import find_outcomes, get_reading, runs_reader
 from tidegate.core.sweep.shortening import stays_whole
-from tidegate.core.text.bounded_memo import BoundedMemo
-from tidegate.core.text.facts import begins_with_failure, classify_run, split_runs
+from tidegate.core.text.facts import begins_with_failure
 from tidegate.core.text.lazy_pattern import LazyPattern
-from tidegate.core.text.terminal_text import clean_text
 from tidegate.core.text.tool_calls import (
     INCIDENTAL_KEYS,
     CallTarget,
@@ -61,7 +61,6 @@ _LEAST_SIZE_WORTH: Final = 0.15
 _NAME_WORTH: Final = 15.0  # of a path that no later message names
 _FOCUS_WORTH: Final = 6.0  # of a word in which a line is about what the work is about now
 _RESULT_TOKENS: Final = 20  # cost of a result of which no line stays
-_ENVELOPE_LINES: Final = 5  # at the beginning of a result: with one in them, it is the output of a command
 _LEAST_LINES: Final = 4  # of a result: with fewer, and no three in a row, they are scraps
 _SHORTEST_RUN: Final = 3  # lines of a file that stand together: of fewer a reader does not see what they belong to
 _LEAST_SHARE: Final = 0.05  # of the lines of a result: with more than that they are none
@@ -164,10 +163,16 @@ class Appraisal:
                 continue
             cost = self._overhead[offer.group] if kept is None else 0.0
             visible_lines = self._outcomes[offer.group] if kept is None else kept
-            new = [line for line in offer.lines if line.place not in visible_lines.get(line.ident, ())]
-            cost += sum(line.cost for line in new)
-            if kept is not None and not new:
-                continue
+            if len(offer.lines) == 1 and kept is not None:  # most offers
+                new = offer.lines
+                if new[0].place in kept.get(new[0].ident, ()):
+                    continue
+                cost = new[0].cost
+            else:
+                new = [line for line in offer.lines if line.place not in visible_lines.get(line.ident, ())]
+                cost += sum([line.cost for line in new])
+                if kept is not None and not new:
+                    continue
             if cost > room:
                 too_large.setdefault(offer.group, offer.density * cost)
                 continue
@@ -206,7 +211,7 @@ def _shows_file(call: Call) -> bool:
 
 def _changes_nothing(call: Call) -> bool:
     """Whether a call only reads or searches, by a tool or by a command."""
-    return _only_reads(call) if find_command(call) else classify_call(call) == "read"
+    return runs_reader(call) if find_command(call) else classify_call(call) == "read"
 
 
 def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
@@ -221,12 +226,6 @@ def count_opening(unit: Group, per_token: float, outcomes: Kept) -> float:
         texts = text_of(item.message).split("\n") if item.message.id in outcomes else []
         results += sum(len(clip_line(texts[place])) / per_token + 1.0 for place in outcomes.get(item.message.id, ()))
     return chars / per_token + 6 * len(unit.items) + results
-
-
-def _only_reads(call: Call) -> bool:
-    """Whether a call runs a command that only reads, such as a search, and no other after it."""
-    command = find_command(call)
-    return bool(command) and only_reads(command)
 
 
 def _last_named(units: Sequence[Group], targets: Mapping[str, CallTarget]) -> dict[str, int]:
@@ -265,7 +264,9 @@ class _Appraiser:
         self.per_token = max(1.0, chars / self._total)
         self._seen: set[str] = set()
         self._named: set[str] = set()
-        self._frequency = _count_names(items)
+        self._readings = {unit.items[0].message.id: get_reading(view, unit) for unit in units}
+        self._names = {ident: lines for reading in self._readings.values() for ident, lines in reading.names.items()}
+        self._frequency = _count_names(self._readings.values())
         self._taken: dict[str, set[str]] = {}
         self._written: set[str] = set()
         self._seen_again: set[str] = set()
@@ -308,18 +309,14 @@ class _Appraiser:
         return [*_line_offers(number, lines, overhead, arguments_worth), *blocks]
 
     def find_outcomes(self, unit: Group) -> Kept:
-        """For each long result of a command the lines that say how it ended. Printing a file has no outcome."""
-        found: Kept = {}
-        reads = {call.id for item in unit.items for call in calls_of(item.message) if _only_reads(call)}
-        for item in unit.items:
-            result = result_of(item.message)
-            target = self._targets.get(result.call_id) if result is not None else None
-            if result is None or target is None or target.shows_file or stays_whole(item.message):
-                continue
-            lines = text_of(item.message).split("\n")
-            if target.runs_command or any(map(is_envelope, lines[:_ENVELOPE_LINES])):
-                found[item.message.id] = find_outcome_lines(lines, only_reads=result.call_id in reads)
-        return found
+        """For each long result of a command the lines that say how it ended."""
+        calls = {call.id: call for item in unit.items for call in calls_of(item.message)}
+        results = [result.call_id for item in unit.items if (result := result_of(item.message)) is not None]
+        if all(ident in calls and self._targets[ident] == call_target_of(calls[ident]) for ident in results):
+            outcomes = self._readings[unit.items[0].message.id].outcomes
+        else:  # another call of the view has the same id
+            outcomes = find_outcomes(unit, self._targets)
+        return {ident: set(places) for ident, places in outcomes.items()}
 
     def _is_latest_reading(self, target: CallTarget | None) -> bool:
         return target is not None and bool(target.files) and not target.files <= self._seen_again
@@ -362,19 +359,19 @@ class _Appraiser:
             _Valued(line.place, item.message.id, line.worth * heat, len(line.text) / self.per_token + 1.0)
             for line in lines
         ]
-        return self._with_names(text, valued, size)
+        return self._with_names(text, item.message.id, valued, size)
 
-    def _with_names(self, text: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
+    def _with_names(self, text: str, ident: str, valued: list["_Valued"], factor: float) -> list["_Valued"]:
         """Lines are worth more for each name that no later message has."""
-        texts = text.split("\n")
+        texts, names = text.split("\n"), self._names[ident]
         lines = []
         for line in valued:
             worth = line.worth + self._focus.rate(texts[line.place]) * _FOCUS_WORTH
-            for name, weight in _NAMES[texts[line.place]]:
+            for name, weight in names[line.place]:
                 if name not in self._named:
                     self._named.add(name)
                     worth += factor * weight * _NAME_WORTH * math.log2(1 + self._frequency.get(name, 1))
-            lines.append(line if worth == line.worth else msgspec.structs.replace(line, worth=worth))
+            lines.append(line if worth == line.worth else _Valued(line.place, line.ident, worth, line.cost))
         return lines
 
     def _said_worth(self, call: Call) -> float:
@@ -435,40 +432,15 @@ class _Valued(msgspec.Struct, frozen=True, gc=False):
     cost: float
 
 
-_KIND_WEIGHT: Final[dict[str, float]] = {
-    "path": 1.0, "file": 0.9, "url": 0.7, "email": 0.6, "uuid": 0.6, "hash": 0.5, "id": 0.4, "name": 0.35,
-}  # fmt: skip
-
-
-def _find_names(line: str) -> tuple[tuple[str, float], ...]:
-    """The names in a line, each with the weight of its kind."""
-    found: dict[str, float] = {}
-    for run in split_runs(clean_text(line)):
-        fact = classify_run(run)
-        if fact is not None and fact.kind in _KIND_WEIGHT:
-            name = fact.value
-            if fact.kind in ("path", "file"):
-                name = "/".join(_LINE_NUMBER.sub(r"\1", name).rsplit("/", _PATH_PARTS)[-_PATH_PARTS:])
-            found[name] = 0.7 if fact.kind == "name" and "." in name else _KIND_WEIGHT[fact.kind]
-    return tuple(found.items())
-
-
-_LINE_NUMBER: Final = LazyPattern(r":\d+.*$|(\.[A-Za-z]\w*)-\d+(?:-.*)?$")  # of a match, or of a line around one
-_PATH_PARTS: Final = 3  # at the end of a path: the same file is named by a full path and by a relative one
-_NAMES: Final = BoundedMemo(_find_names, longest=400, most=1 << 15)
-
-
-def _count_names(items: Sequence[Item]) -> dict[str, int]:
+def _count_names(readings: Iterable[GroupReading]) -> dict[str, int]:
     """How often each name is said: once for each message that has it, three times for one of the agent's calls."""
     found: dict[str, int] = {}
-    for item in items:
-        names = {name for line in text_of(item.message).split("\n") for name, _ in _NAMES[line]}
-        for name in names:
-            found[name] = found.get(name, 0) + 1
-        for call in calls_of(item.message):
-            for _, value in iterate_strings(parse_call_arguments(call)):
-                for name in {name for line in value[:1_000].split("\n") for name, _ in _NAMES[line]}:
-                    found[name] = found.get(name, 0) + 3
+    for reading in readings:
+        for lines in reading.names.values():
+            for name in {name for names in lines for name, _ in names}:
+                found[name] = found.get(name, 0) + 1
+        for name in reading.argument_names:
+            found[name] = found.get(name, 0) + 3
     return found
 
 

@@ -42,15 +42,20 @@ class Focus:
             for item in unit.items[1:]:
                 for line in text_of(item.message).split("\n"):
                     total += 1
-                    counts.update(terms & _TERMS[line])
+                    for term in terms & _TERMS[line]:
+                        counts[term] += 1
         common = max(_COMMON_LINES, total * _COMMON_SHARE)
         self._weights = {
             term: math.log(1 + total / count) / math.log(1 + total) for term, count in counts.items() if count <= common
         }
+        self._rated = frozenset(self._weights)
 
     def rate(self, line: str) -> float:
         """How much a line has to do with the work, from 0 to 3."""
-        weights = sorted((self._weights[term] for term in _TERMS[line] if term in self._weights), reverse=True)
+        shared = _TERMS[line] & self._rated
+        if not shared:
+            return 0.0
+        weights = sorted((self._weights[term] for term in shared), reverse=True)
         return sum(weights[:_MOST_TERMS])
 
 

@@ -7,6 +7,7 @@ words that begin a declaration in most languages.
 """
 
 from collections.abc import Container, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 import msgspec
@@ -47,9 +48,12 @@ _MARKER: Final = LazyPattern(
 )
 
 
+_MARKER_STARTS: Final = frozenset(f"{GAP_MARK}[RTD")
+
+
 def is_marker(line: str) -> bool:
     """Whether a line was written by this program where it shortened a text."""
-    return _MARKER.match(line) is not None
+    return line[:1] in _MARKER_STARTS and _MARKER.match(line) is not None
 
 
 def is_envelope(line: str) -> bool:
@@ -198,20 +202,26 @@ _VERDICT_CHARS: Final = 200  # a longer line does not count as a verdict
 _VERDICT_REACH: Final = 400  # lines from the end of an output
 
 
-_FAULT_LINES: Final = (2, 2)  # before the first line of a failure, and from it on
+_LINES_BEFORE_FAULT: Final = 2  # before the first line of a failure
+_LINES_FROM_FAULT: Final = 2
 
 
 def find_fault_lines(lines: Sequence[str]) -> set[int]:
     """The places of the lines around the first failure in an output: the program often says the cause before it."""
     faults = set(find_error_lines("\n".join(lines)))
-    places = [
-        place
-        for place, line in enumerate(lines)
-        if line.strip() and not is_envelope(line) and not EXIT_LINE.match(line) and not is_marker(line)
-    ]
-    before, after = _FAULT_LINES
-    first = next((at for at, place in enumerate(places) if lines[place].strip() in faults), None)
-    return set() if first is None else set(places[max(0, first - before) : first + after])
+    if not faults:
+        return set()
+    first = next((place for place, line in enumerate(lines) if line.strip() in faults and _is_printed(line)), None)
+    if first is None:
+        return set()
+    before = (place for place in range(first - 1, -1, -1) if _is_printed(lines[place]))
+    after = (place for place in range(first, len(lines)) if _is_printed(lines[place]))
+    return {*islice(before, _LINES_BEFORE_FAULT), *islice(after, _LINES_FROM_FAULT)}
+
+
+def _is_printed(line: str) -> bool:
+    """Whether a line of an output has something that the program itself printed."""
+    return bool(line.strip()) and not (is_envelope(line) or EXIT_LINE.match(line) or is_marker(line))
 
 
 def find_outcome_lines(lines: Sequence[str], *, only_reads: bool = False) -> set[int]:

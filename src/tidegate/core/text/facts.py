@@ -21,11 +21,12 @@ FactKind = Literal["url", "email", "uuid", "path", "file", "hash", "id", "versio
 _LONGEST: Final = 160
 _WORD: Final = 6  # letters of the shortest name that is recognized by its capitals alone
 _CJK: Final = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uff00-\uff60\u3000-\u303f"
-_LINE_END: Final = "\0"
+LINE_END: Final = "\0"
+"""The mark of `split_runs` for the end of a line."""
 # A run of what names are made of, or the end of a line. CJK has no spaces, so it ends a name; an arrow ends the number
 # of a line.
 _SIGN: Final = rf"[^\s\"'`<>()\[\]{{}},;|*!^→\x00-\x1f{_CJK}]"
-_RUN: Final = LazyPattern(rf"{_LINE_END}|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
+_RUN: Final = LazyPattern(rf"{LINE_END}|{_SIGN}++(?:(?<=\d),(?=\d\d\d){_SIGN}++)*+")
 # The same for bytes without CJK, by a table: several times as fast.
 _THOUSANDS: Final = re.compile(rb",(?=\d\d\d)(?<=\d,)")
 _COMMA: Final = b"\1"
@@ -94,15 +95,24 @@ def find_facts(text: str, limit: int = 8_000) -> list[Fact]:
     return list(facts.values())
 
 
+def has_cjk(text: str) -> bool:
+    """Whether a text may have CJK characters, which end a name."""
+    if text.isascii():
+        return False
+    raw = text.encode("utf-8", "surrogatepass")
+    return len(raw.translate(None, _CJK_BYTES)) < len(raw)
+
+
 def split_runs(text: str) -> list[str]:
     """The runs (texts without white space) of a text, in order, with a mark for the end of each line."""
     raw = text.encode("utf-8", "surrogatepass")
     if not text.isascii():
         raw = raw.replace(_ARROW, b" ")
-    if _COMMA in raw or not (text.isascii() or len(raw.translate(None, _CJK_BYTES)) == len(raw)):
-        return _RUN.findall(text.replace("\0", " ").replace("\n", _LINE_END))
-    raw = _THOUSANDS.sub(_COMMA, raw).translate(_SPLIT).replace(b"\n", b" \0 ")
-    return raw.decode().split()
+    if _COMMA in raw or has_cjk(text):
+        return _RUN.findall(text.replace("\0", " ").replace("\n", LINE_END))
+    if b"," in raw:
+        raw = _THOUSANDS.sub(_COMMA, raw)
+    return raw.translate(_SPLIT).replace(b"\n", b" \0 ").decode().split()
 
 
 def find_quotes(text: str) -> Iterable[str]:
@@ -131,8 +141,10 @@ def _word(word: str) -> Fact | None:
     return Fact("name", word) if word.isascii() and _humps(word) else None
 
 
+LONGEST_RUN: Final = 2 * _LONGEST
+"""Characters: longer runs are data, and nothing remembers them."""
 classify_run: Final[Callable[[str], Fact | None]] = BoundedMemo(
-    _classify_or_word, longest=2 * _LONGEST, most=1 << 16
+    _classify_or_word, longest=LONGEST_RUN, most=1 << 16
 ).__getitem__
 """The fact in a run of a text, or None. Its context may have to be found by `add_context`."""
 
@@ -173,8 +185,8 @@ def _classify(run: str, label: str | None = None) -> Fact | None:
 
 
 def _context(before: Sequence[str]) -> str:
-    if _LINE_END in before:
-        before = before[before.index(_LINE_END) + 1 :] if before[-1] != _LINE_END else []
+    if LINE_END in before:
+        before = before[before.index(LINE_END) + 1 :] if before[-1] != LINE_END else []
     return " ".join(filter(None, map(_label, before)))
 
 
@@ -265,11 +277,14 @@ _ERROR: Final = LazyPattern(
     r"|exit (code|status)|FAIL|FAILED|(?-i:E\d{3,4}))\b|错误|失败|エラー|失敗|오류|실패|ошибк|خطأ",
     re.IGNORECASE,
 )
-_ERROR_WORDS: Final = (
-    "error|exception|fail|fatal|panic|denied|refused|cannot|could not|can't|not found|no such|undefined|unresolved"
-    "|traceback|abort|time|segfault|killed|invalid|conflict|exit "
-).split("|")
-"""Each line of ASCII characters that `_ERROR` finds has one of these, or a capital E. Looking for them is faster."""
+# One of these is in every match, in small letters, unless it is a code: a cheap test before the exact one.
+_ERROR_STEMS: Final = (
+    "error", "exception", "fail", "fatal", "panic", "denied", "refused", "cannot", "could not", "can't", "not found",
+    "no such", "undefined", "unresolved", "traceback", "abort", "time", "segfault", "killed", "invalid", "conflict",
+    "exit ", "错误", "失败", "エラー", "失敗", "오류", "실패", "ошибк", "خطأ",
+)  # fmt: skip
+_ODD_LETTERS: Final = re.compile("[\u0130\u0131\u017f\u212a]")  # an expression takes them for i, s or k
+_ERROR_CODE: Final = re.compile(r"E\d{3}")
 # Not a report of a failure: frames of a stack, and source text that speaks of errors.
 _SOURCE: Final = LazyPattern(
     r"(File \"|at |\^+|~+|\d+ \||#\d+ )"
@@ -304,17 +319,22 @@ _REFUSAL: Final = LazyPattern(
     re.I,
 )
 _REFUSAL_CHARS: Final = 400
-_REFUSAL_WORDS: Final = ("rejected", "denied", "declined", "refused", " want", "did not allow", "chose not")
+_REFUSAL_STEMS: Final = ("reject", "denied", "declin", "refus", "want", "allow", "chose")  # as `_ERROR_STEMS`
 
 
 def is_refusal(text: str) -> bool:
     """Whether the result of a call says that the user did not allow it. It was not made; the rest are their words."""
-    text = text[:_REFUSAL_CHARS]
-    if text.isascii():  # hardly any result has one of the words, and looking for them is ten times as fast
-        low = text.lower()
-        if not any(word in low for word in _REFUSAL_WORDS):
-            return False
-    return _REFUSAL.search(text) is not None
+    head = text[:_REFUSAL_CHARS]
+    return _has_stem(head, _REFUSAL_STEMS) and _REFUSAL.search(head) is not None
+
+
+def _has_stem(text: str, stems: Iterable[str]) -> bool:
+    """Whether a text may have a word with one of these stems."""
+    low = text.lower()
+    for stem in stems:
+        if stem in low:
+            return True
+    return not text.isascii() and _ODD_LETTERS.search(text) is not None
 
 
 _FAILURE: Final = LazyPattern(
@@ -330,20 +350,25 @@ def begins_with_failure(text: str) -> bool:
 
 def find_error_lines(text: str, limit: int = 8_000) -> list[str]:
     """Lines that report a failure, without stack frames."""
-    lines = (line.strip() for line in head_and_tail(text, limit).split("\n"))
+    text = head_and_tail(text, limit)
+    lines = (line.strip() for line in _find_lines_with_stem(text))
     return [
         line
         for line in lines
-        if 4 <= len(line) <= 1_000 and _has_error(line) and not _SOURCE.match(line) and not _CALM.search(line)
+        if 4 <= len(line) <= 1_000 and _ERROR.search(line) and not _SOURCE.match(line) and not _CALM.search(line)
     ]
 
 
-def _has_error(line: str) -> bool:
-    if "E" not in line and line.isascii():
-        low = line.lower()
-        if not any(word in low for word in _ERROR_WORDS):
-            return False
-    return _ERROR.search(line) is not None
+def _find_lines_with_stem(text: str) -> list[str]:
+    """The lines that may report a failure. Of the stems, only those that the text has are looked for in each line."""
+    low = text.lower()
+    stems = [stem for stem in _ERROR_STEMS if stem in low]
+    if _ERROR_CODE.search(text) or (not text.isascii() and _ODD_LETTERS.search(text)):
+        return text.split("\n")
+    if not stems:
+        return []
+    lines = zip(text.split("\n"), low.split("\n"), strict=True)
+    return [line for line, low_line in lines if any(stem in low_line for stem in stems)]
 
 
 def find_last_line(text: str) -> str:

@@ -22,6 +22,7 @@ _SEQUENCES: Final = LazyPattern(
     r"|(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]?"  # CSI
     r"|\x1b[ -/]*[0-~]?"
 )
+_SEQUENCE_STARTS: Final = re.compile(r"[\x1b\x90\x98\x9b\x9d-\x9f]")
 _LINE_ENDS: Final = LazyPattern("\r\n|[\r\x0b\x0c\x85\u2028\u2029]")
 _JOINERS: Final = "\u200c\u200d"
 CONTROL_CHARACTERS: Final = LazyPattern(
@@ -33,20 +34,24 @@ CONTROL_CHARACTERS: Final = LazyPattern(
     f"|(?<![^\x00-\x7f{_JOINERS}])[{_JOINERS}]|[{_JOINERS}](?![^\x00-\x7f{_JOINERS}])"
 )
 SURROGATES: Final = LazyPattern("[\ud800-\udfff]")
+_USUAL: Final = bytes([9, 10, *range(32, 127)])
 _UNUSUAL: Final = re.compile(r"[^\t\n\x20-\x7e…]")  # every text needs it; the last one ends cut titles
 _ESCAPED_IN_JSON: Final = LazyPattern(f"{CONTROL_CHARACTERS.source}|[\u2028\u2029\ud800-\udfff]")
 
 
 def strip_controls(text: str) -> str:
     """The text without control, direction and invisible characters; other line ends become line feeds."""
-    if _UNUSUAL.search(text) is None:
+    if text.isascii():
+        if not text.encode().translate(None, _USUAL):
+            return text
+    elif _UNUSUAL.search(text) is None:
         return text
     return CONTROL_CHARACTERS.sub("", SURROGATES.sub("\ufffd", _LINE_ENDS.sub("\n", text)))
 
 
 def clean_text(text: str) -> str:
     """The same, with whole escape sequences removed. Lines and tabs stay."""
-    if "\x1b" in text or (not text.isascii() and _SEQUENCES.search(text)):
+    if "\x1b" in text or (not text.isascii() and _SEQUENCE_STARTS.search(text)):
         text = _SEQUENCES.sub("", text)
     return strip_controls(text)
 

@@ -217,13 +217,23 @@ def _state_after(tool_name: str, output: str) -> str:
 
 def find_command(call: Call) -> str:
     """The command that a call runs, or ""."""
-    arguments = parse_call_arguments(call)
+    if len(call.arguments) > _MAX_CACHED_CHARS:
+        return _find_command(call.name, parse_call_arguments(call))
+    return _find_command_cached(call.name, call.arguments)
+
+
+@lru_cache(maxsize=1_024)
+def _find_command_cached(name: str, arguments: str) -> str:
+    return _find_command(name, _parse_cached(arguments))
+
+
+def _find_command(name: str, arguments: Any) -> str:
     script = arguments.get("input") if isinstance(arguments, dict) else arguments
     if isinstance(script, str) and (wrapped := WRAPPED_COMMAND.search(script[:_SCRIPT_CHARS])):
         return wrapped[1].replace('\\"', '"')
     for key in COMMAND_KEYS if isinstance(arguments, dict) else ():
         value = arguments.get(key)
-        if key == "script" and not _RUNS_SCRIPTS.search(call.name):
+        if key == "script" and not _RUNS_SCRIPTS.search(name):
             continue  # a script in another language, such as that of a workflow
         if isinstance(value, list):
             is_shell = len(value) == 3 and value[1] in ("-lc", "-c")

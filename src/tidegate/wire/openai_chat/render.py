@@ -66,7 +66,7 @@ def _render_assistant(block: LayoutBlock) -> JsonObject:
     calls = [
         {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": part.arguments}}
         for part in block.parts
-        if isinstance(part, Call)
+        if type(part) is Call
     ]
     message: JsonObject = {"role": "assistant", "content": _join_texts(block.parts) or None}
     if calls:
@@ -75,7 +75,7 @@ def _render_assistant(block: LayoutBlock) -> JsonObject:
 
 
 def _join_texts(parts: Iterable[Part]) -> str:
-    return "\n\n".join(part.text for part in parts if isinstance(part, Text))
+    return "\n\n".join([part.text for part in parts if type(part) is not Call and isinstance(part, Text)])
 
 
 def _render_content(parts: Sequence[Part]) -> str | list[JsonObject]:

@@ -188,7 +188,7 @@ class Layout:
         self._put("assistant", _Entry(message, opaque, self._slots(message)))
 
     def _slots(self, message: Message) -> tuple[CallSlot, ...]:
-        calls = [part for part in message.parts if isinstance(part, Call)]
+        calls = [part for part in message.parts if type(part) is Call]
         self.has_calls = self.has_calls or bool(calls)
         shape = self._rules.identifiers
         return tuple(
@@ -213,7 +213,7 @@ class Layout:
         out = self._images.omitted if self._images is not None else {}
         own = tuple((id(each.message), each.opaque, each.slots, out.get(id(each.message))) for each in span.entries)
         key = (span.filler, before if span.side == "user" else None, own)
-        if key in old_blocks:
+        if old_blocks and key in old_blocks:  # hashing a key takes as long as laying out a small block
             return old_blocks[key]
         sources = tuple(entry.message for entry in span.entries)
         if span.side == "assistant":
@@ -233,15 +233,15 @@ class Layout:
         rules, slots = self._rules, iter(entry.slots)
         parts: list[Part] = []
         for part in entry.message.parts:
-            if isinstance(part, Text):
-                opaque = part.opaque if entry.opaque else ""
-                if opaque or not is_blank(part.text):
-                    parts.append(part if part.opaque == opaque else Text(part.text))
-            elif isinstance(part, Call):
+            if type(part) is Call:
                 slot = next(slots)
                 parts.append(
                     Call(slot.id, slot.name, normalize_arguments(part.arguments), part.opaque if entry.opaque else "")
                 )
+            elif isinstance(part, Text):
+                opaque = part.opaque if entry.opaque else ""
+                if opaque or not is_blank(part.text):
+                    parts.append(part if part.opaque == opaque else Text(part.text))
             elif isinstance(part, Thinking):
                 if entry.opaque and part.block:
                     parts.append(part)
@@ -264,13 +264,15 @@ class Layout:
             message = self._images.replace_omitted(source) if self._images is not None else source
             texts: list[Part] = []
             for part in message.parts:
-                if isinstance(part, Result):
+                if type(part) is Result:
                     place = next((i for i, s in enumerate(before) if s.call_id == part.call_id and not answers[i]), -1)
                     if place < 0:
                         texts += _add_label(_RESULT_LABEL, self._user_parts(part.parts) or [Text(NO_OUTPUT_TEXT)])
                     else:
                         answers[place] = self._answer(before[place], part, place, images_by_call[place])
-            texts += self._user_parts(part for part in message.parts if isinstance(part, Text | Image))
+            texts += self._user_parts(
+                part for part in message.parts if type(part) is not Result and isinstance(part, Text | Image)
+            )
             if message.role == "system":
                 texts = _add_label(_SYSTEM_LABEL, texts)
             elif not texts and message.role == "user":
@@ -326,9 +328,11 @@ def _has_image(parts: Iterable[Part]) -> bool:
 
 def _has_sendable_part(message: Message, other: type[Call] | type[Result]) -> bool:
     """Return whether a message holds anything that can be sent by itself; thinking cannot."""
-    return any(
-        not is_blank(part.text) if isinstance(part, Text) else isinstance(part, Image | other) for part in message.parts
-    )
+    for part in message.parts:
+        kind = type(part)
+        if kind is other or kind is Image or (isinstance(part, Text) and not is_blank(part.text)):
+            return True
+    return False
 
 
 def _has_pixels(image: Image) -> bool:
@@ -346,6 +350,8 @@ def _add_label(label: str, parts: list[Part]) -> list[Part]:
 
 def _join_text_parts(parts: list[Part], spare: int = _SEPARATOR_CHARS) -> list[Part]:
     """Join all texts in the place of the first. Texts between images keep their places, because they describe them."""
+    if len(parts) < 2:
+        return parts
     texts = [part.text for part in parts if isinstance(part, Text)]
     if len(texts) < 2 or any(isinstance(part, Image) for part in parts):
         return parts
