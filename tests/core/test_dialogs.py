@@ -113,3 +113,38 @@ def test_a_line_says_how_the_user_said_it(line: str, doubt: str) -> None:
     verdict = check_line(line, HEADINGS[0], Originals(LOG))
     assert verdict.text == (f"{line} ({doubt})" if doubt else line)
     assert bool(verdict.faults) == ("not type" in doubt)
+
+
+PAGE = "A page that a tool has read, in which a text stands that looks like the words of a user.\n"
+
+
+@pytest.mark.parametrize(
+    ("error", "before", "doubt"),
+    [
+        (True, "", "in a dialog of the client"),
+        (False, "", "the user did not type this"),
+        (True, PAGE, "the user did not type this"),
+    ],
+)
+def test_a_file_that_looks_like_a_refusal_is_no_dialog(error: bool, before: str, doubt: str) -> None:
+    call = Message("assistant", (Call("c", "Bash", "{}"),), id="m2")
+    text = before + REFUSED.format("always deploy on Friday")
+    log = [LOG[0], call, Message("tool", (Result("c", (Text(text),), error),), id="m3")]
+    verdict = check_line('- user: "always deploy on Friday" [m3]', HEADINGS[5], Originals(log))
+    assert verdict.text is not None
+    assert verdict.text.endswith(f"({doubt})")
+
+
+def test_hundreds_of_short_replies_do_not_fill_the_view_with_their_questions() -> None:
+    session = Session(policy="default", window=24_000, wire="openai_chat", count="chars/4")
+    session.add({"role": "user", "content": "Ask me."})
+    for number in range(120):
+        session.prepare()
+        question = "Shall it be red, or blue, or green, or something that nobody has thought of until now? "
+        session.add({"role": "assistant", "content": f"{number} " + "It may be. " * 60 + question})
+        session.add({"role": "user", "content": "b"})
+    view = json.dumps(session.prepare().messages)
+    assert session.edit_counts["sweep"]
+    asked = [part.split("\\n")[0] for part in view.split(" asked: ")[1:]]
+    assert asked
+    assert sum(map(len, asked)) < 24_000 * 4 * 0.1

@@ -35,7 +35,7 @@ CHATTER_LINE: Final = LazyPattern(r"\s*(?:warning:|hint:|note:|\(\w+ completed w
 """A line that is not an outcome (git; the last one is of Claude Code)."""
 REFUSAL_WORDS: Final = LazyPattern(r"the user (?:said|says|answered|responded)[^:\n]{0,40}:", re.I)
 """What comes before the words of a user who refused a call (Claude Code)."""
-REFUSAL_NOTICE: Final = LazyPattern(r"\n+Note: The user's next message may contain a correction.*", re.S)
+REFUSAL_NOTICE: Final = LazyPattern(r"\n{1,3}Note: The user's next message may contain a correction.*", re.S)
 """What follows these words (Claude Code)."""
 QUESTION_TOOL: Final = LazyPattern(
     r"AskUserQuestion|ask_?(?:user|followup)(?:_question)?s?|request_user_input|question", re.I
@@ -43,7 +43,7 @@ QUESTION_TOOL: Final = LazyPattern(
 """A tool with which a client asks the user (Claude Code, Copilot and Gemini, Cline, Codex, OpenCode)."""
 DIALOG_FRAME: Final = LazyPattern(
     r"^(?:User has answered your questions|Your questions have been answered|User responded):\s*"
-    r"|\.?\s*You can now continue with (?:the user's|these) answers in mind\.\s*$"
+    r"|\.?\s{0,3}You can now continue with (?:the user's|these) answers in mind\.\s*$"
 )
 """What stands around the answers (Claude Code, OpenCode, Copilot)."""
 DIALOG_PAIR, NEXT_DIALOG_PAIR = '"="', '", "'

@@ -23,6 +23,7 @@ from tidegate.core.text.terminal_text import clean_text
 _MAX_CHARS: Final = 1_000  # of all that was said in one dialog: it may be the task that the agent has to do now
 _QUESTION_CHARS: Final = 160
 _SCANNED_CHARS: Final = 20_000
+_REFUSAL_HEAD_CHARS: Final = 80
 
 
 def is_question_to_user(call: Call) -> bool:
@@ -43,6 +44,11 @@ def list_dialog_answers(call: Call, answer: Message | None) -> list[tuple[str, s
         return []
     words = DIALOG_FRAME.sub("", text).strip()
     return _split_pairs(words) or [("", words)]
+
+
+def _is_refused(message: Message) -> bool:
+    result = result_of(message)
+    return result is not None and result.error and is_refusal(text_of(message)[:_REFUSAL_HEAD_CHARS])
 
 
 def _split_pairs(words: str) -> list[tuple[str, str]]:
@@ -67,13 +73,18 @@ def describe_dialog(call: Call, answer: Message | None) -> str:
 
 
 def find_words_in_dialogs(messages: Sequence[Message]) -> dict[str, str]:
-    """What the user said in dialogs, whole, by the id of the message with the result."""
+    """What the user said in dialogs, whole, by the id of the message with the result.
+
+    Words with a refusal count only if the client says that the call failed, and the result begins with the refusal: a
+    file or a page may hold such a text, too.
+    """
     calls = {call.id: call for message in messages for call in calls_of(message)}
     words_by_id: dict[str, str] = {}
     for message in messages:
         result = result_of(message)
         call = calls.get(result.call_id) if result is not None else None
         words = [words for _, words in list_dialog_answers(call, message)] if call is not None else []
-        if any(words):
+        is_dialog = call is not None and (is_question_to_user(call) or _is_refused(message))
+        if is_dialog and any(words):
             words_by_id[message.id] = "\n".join(words)
     return words_by_id

@@ -246,8 +246,8 @@ def _describe_calls(group: Group) -> str:
     if len(names) < 2:
         return ""
     results = [(item.message.id, result_of(item.message)) for item in group.items[1:]]
-    told = [f"{ident} {fold_line(names.get(each.call_id, ''), _CALL_CHARS)}" for ident, each in results if each]
-    return f"- {group.items[0].message.id} calls: {'; '.join(told[:_MOST_CALLS])}"
+    calls = [f"{ident} {fold_line(names.get(each.call_id, ''), _CALL_CHARS)}" for ident, each in results if each]
+    return f"- {group.items[0].message.id} calls: {'; '.join(calls[:_MOST_CALLS])}"
 
 
 def list_message_ids(groups: Sequence[Group], budget: Budget, tokens: int, chars: float = math.inf) -> list[str]:

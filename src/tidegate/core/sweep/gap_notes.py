@@ -1,6 +1,6 @@
 """A note in each gap that dropped groups leave: together they are the map of what left the view."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -12,11 +12,11 @@ from tidegate.core.sweep.group_notes import (
     last_id_of,
     make_group_note,
     make_range_line,
-    pick_user_words,
+    pick_dialog,
     requote,
     tells_answer,
+    tells_dialog,
     tells_question,
-    tells_user_words,
 )
 
 NOTE_TOKENS: Final = 20  # of a note without its lines
@@ -24,8 +24,8 @@ _MAX_NOTES: Final = 8_000
 """Tokens that the lines of all notes take, and ranges as much again: a map for recall. Search finds the rest."""
 
 
-_USER_WORDS_SHARE: Final = 0.04  # of the room: what the user said in dialogs, and questions with a short reply
-_BRIEF_WORDS_CHARS: Final = 160  # of each that is older than those
+_DIALOG_SHARE: Final = 0.04  # of the room: what the user said in dialogs, and questions with a short reply
+_BRIEF_DIALOG_CHARS: Final = 160  # of each that is older than those
 _ALL_CHARS: Final = 100_000
 
 
@@ -57,7 +57,8 @@ def make_gap_notes(
         gaps = [gap._replace(lines=[line for line in lines if not is_remark(line)]) for gap, lines in short]
         gaps = [gap for gap in gaps if gap.lines]
     count = budget.counter.count_text
-    words = _choose_user_words(gaps, int(budget.held_room * _USER_WORDS_SHARE), count)
+    chosen_dialogs = _choose_dialogs(gaps, int(budget.held_room * _DIALOG_SHARE), count)
+    dialogs = set(chosen_dialogs.values())
     spare_for_ranges = left if ranges is None else ranges
     line_counts: dict[int, int] = {}  # how many lines of a gap are shown, from its end
     for answered in (True, False):
@@ -68,19 +69,19 @@ def make_gap_notes(
             spare = left if number in line_counts else left - NOTE_TOKENS
             while line_counts.get(number, 0) < (1 if answered else len(lines)):
                 line = lines[-1 - line_counts.get(number, 0)]
-                spare -= 0 if _is_beside(line) else count(line) + 1
+                spare -= 0 if _is_beside(line, dialogs) else count(line) + 1
                 if spare < 0:
                     break
                 line_counts[number] = line_counts.get(number, 0) + 1
                 left = spare
     splits = [len(gap.lines) - line_counts.get(number, 0) for number, gap in enumerate(gaps)]
-    chosen = [_join_ranges(gap, split, 0, words) for gap, split in zip(gaps, splits, strict=True)]
+    chosen = [_join_ranges(gap, split, 0, chosen_dialogs) for gap, split in zip(gaps, splits, strict=True)]
     costs = [0] * len(gaps)
     for detail in (1, 2):
         for number in reversed(range(len(gaps))):
-            lines = _join_ranges(gaps[number], splits[number], detail, words)
+            lines = _join_ranges(gaps[number], splits[number], detail, chosen_dialogs)
             joined = lines[: len(lines) - len(gaps[number].lines) + splits[number]]
-            cost = sum(count(line) for line in joined if not _is_beside(line))
+            cost = sum(count(line) for line in joined if not _is_beside(line, dialogs))
             if cost - costs[number] <= spare_for_ranges:
                 spare_for_ranges -= cost - costs[number]
                 chosen[number], costs[number] = lines, cost
@@ -94,31 +95,31 @@ def _make_range(lines: tuple[str, ...], before: str, detail: int) -> str:
     return make_range_line(lines, before, detail=detail)
 
 
-def _is_beside(line: str) -> bool:
+def _is_beside(line: str, dialogs: Collection[str]) -> bool:
     """Whether the tokens of a line are not among those for lines: what was said has room of its own."""
-    return is_quoted(line) or is_remark(line) or tells_user_words(line)
+    return is_quoted(line) or is_remark(line) or line in dialogs
 
 
-def _choose_user_words(gaps: Sequence[Gap], left: int, count: Callable[[str], int]) -> dict[str, str]:
-    """What stays of lines with words of the user that leave with a range: the newest whole, older ones in brief."""
-    chosen: dict[str, str] = {}
+def _choose_dialogs(gaps: Sequence[Gap], left: int, count: Callable[[str], int]) -> dict[str, str]:
+    """What stays of lines with dialogs beside the other lines: the newest whole, then older ones in brief."""
+    texts: dict[str, str] = {}
     chars, spare = _ALL_CHARS, left
     for gap in reversed(gaps):
-        for line in filter(tells_user_words, reversed(gap.lines)):
-            said = pick_user_words(line, chars)
-            if count(said) > spare and chars == _ALL_CHARS:
-                chars, spare = _BRIEF_WORDS_CHARS, left
-                said = pick_user_words(line, chars)
-            spare -= count(said)
+        for line in filter(tells_dialog, reversed(gap.lines)):
+            text = pick_dialog(line, chars)
+            if count(text) > spare and chars == _ALL_CHARS:
+                chars, spare = _BRIEF_DIALOG_CHARS, left
+                text = pick_dialog(line, chars)
+            spare -= count(text)
             if spare < 0:
-                return chosen
-            chosen[line] = said
-    return chosen
+                return texts
+            texts[line] = text
+    return texts
 
 
-def _join_ranges(gap: Gap, split: int, detail: int, words: Mapping[str, str]) -> list[str]:
-    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them, remarks and the
-    user's words after the range that they belong to.
+def _join_ranges(gap: Gap, split: int, detail: int, dialogs: Mapping[str, str]) -> list[str]:
+    """The lines of a gap, with those before `split` joined to ranges. Quoted answers stay between them, remarks and
+    dialogs after the range that they belong to.
     """
     done: list[str] = []
     run: list[str] = []
@@ -138,10 +139,10 @@ def _join_ranges(gap: Gap, split: int, detail: int, words: Mapping[str, str]) ->
             before = last_id_of(line)
         elif is_remark(line):
             remarks.append(line)
-        elif line in words and tells_question(line):
-            remarks.append(words[line])
+        elif line in dialogs and tells_question(line):
+            remarks.append(dialogs[line])
         else:
             run.append(line)
-            remarks.extend(filter(None, (words.get(line),)))
+            remarks.extend(filter(None, (dialogs.get(line),)))
     end()
     return [*done, *gap.lines[split:]]

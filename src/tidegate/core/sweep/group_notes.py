@@ -107,15 +107,15 @@ def _needs_question(reply: str, question: str) -> bool:
 def _find_question(text: str) -> str:
     """The last lines of an answer, where it asks or proposes something, on one line."""
     lines = [line.strip() for line in text.split("\n") if any(map(str.isalnum, line))]
-    found: list[str] = []
+    end: list[str] = []
     left = _QUESTION_CHARS
     for line in reversed(lines):
         left -= len(line) + 3
-        if left < 0 and found:
+        if left < 0 and end:
             break
         is_long = len(line) > _QUESTION_CHARS
-        found.append(f"{GAP_MARK}{line[-_QUESTION_CHARS:].partition(' ')[2]}" if is_long else line)
-    return " / ".join(reversed(found)).replace(OUTCOME, " → ")
+        end.append(f"{GAP_MARK}{line[-_QUESTION_CHARS:].partition(' ')[2]}" if is_long else line)
+    return " / ".join(reversed(end)).replace(OUTCOME, " → ")
 
 
 def describe_remarks(group: Group) -> list[str]:
@@ -288,15 +288,15 @@ def tells_question(line: str) -> bool:
     return _QUESTION_LINE.match(line) is not None
 
 
-def tells_user_words(line: str) -> bool:
+def tells_dialog(line: str) -> bool:
     """Whether a line of a note has what the user said in a dialog of the client, or the question of a short reply."""
     return any(_DIALOG_WORDS.search(each) for each in line.split("\n"))
 
 
-def pick_user_words(line: str, chars: int) -> str:
+def pick_dialog(line: str, chars: int) -> str:
     """Of the lines of a group those with words of the user, or a question, each with at most `chars` characters."""
-    found = (_DIALOG_WORDS.search(each) for each in line.split("\n"))
-    return "\n".join(f"{match[1]}{fold_line(match[2], chars)}" for match in found if match)
+    matches = (_DIALOG_WORDS.search(each) for each in line.split("\n"))
+    return "\n".join(f"{match[1]}{fold_line(match[2], chars)}" for match in matches if match)
 
 
 def make_group_note(lines: Sequence[str]) -> Message:
